@@ -98,14 +98,29 @@ void cm_ring_folders_to_sweep(cm_ring_sweep *sweep, const char *trace_path, cons
         sweep->folder[1] = sweep->text;
 }
 
-uint64_t cm_ring_folders_plan(const cm_ring_folders *folders, uint64_t bytes)
+/* Its files take what the program may need for its own. */
+static bool is_memory(const char *folder)
+{
+    struct statfs fs;
+    return statfs(folder, &fs) == 0 && (unsigned long)fs.f_type == TMPFS_MAGIC;
+}
+
+static uint64_t room_in(const char *folder, uint64_t bytes)
 {
     cm_room room;
+    return cm_room_measure(folder, &room) < 0 ? 0 : cm_room_for(room, bytes);
+}
 
-    if (folders->chosen[0] != '\0' || cm_room_measure(folders->shared, &room) < 0)
+uint64_t cm_ring_folders_plan(const cm_ring_folders *folders, const char *trace_path,
+                              uint64_t bytes)
+{
+    char beside[CM_RING_PATH_MAX];
+
+    if (folders->chosen[0] != '\0' || (folder_of(trace_path, beside, sizeof beside) &&
+                                       (!is_memory(beside) || room_in(beside, bytes) == bytes)))
         return bytes;
-    uint64_t allowed = cm_room_for(room, bytes);
-    return allowed != 0 ? allowed : bytes; /* beside the trace, or in private memory */
+    uint64_t allowed = room_in(folders->shared, bytes);
+    return allowed != 0 ? allowed : bytes; /* in private memory */
 }
 
 /* --- a file ------------------------------------------------------------------------------ */
@@ -210,8 +225,9 @@ static int make_at(const char *folder, cm_ring_place place, uint64_t bytes, cm_r
     return status;
 }
 
-/* As large as the rules for shared memory permit, but at least so many bytes. */
-static int make_shared(const char *folder, uint64_t bytes, uint64_t least, cm_ring_made *made)
+/* In memory, as large as the rules permit, but at least so many bytes. */
+static int make_in_memory(const char *folder, cm_ring_place place, uint64_t bytes, uint64_t least,
+                          cm_ring_made *made)
 {
     cm_room room;
 
@@ -225,7 +241,7 @@ static int make_shared(const char *folder, uint64_t bytes, uint64_t least, cm_ri
     status = cm_room_measure(folder, &room);
     uint64_t allowed = status < 0 ? 0 : cm_room_for(room, bytes);
     if (status == 0)
-        status = allowed < least ? -ENOSPC : make_at(folder, CM_RING_PLACE_SHARED, allowed, made);
+        status = allowed < least ? -ENOSPC : make_at(folder, place, allowed, made);
     cm_room_unlock(lock);
     return status;
 }
@@ -243,9 +259,15 @@ bool cm_ring_make(const cm_ring_folders *folders, const char *trace_path, uint64
         snprintf(note, note_size, "no ring file can be made in %s (%s): another place was taken",
                  folders->chosen, strerror(-status));
     }
-    return make_shared(folders->shared, bytes, least, made) == 0 ||
-           (folder_of(trace_path, folder, sizeof folder) &&
-            make_at(folder, CM_RING_PLACE_BESIDE, bytes, made) == 0);
+    bool beside = folder_of(trace_path, folder, sizeof folder);
+    bool in_memory = beside && is_memory(folder);
+    if (make_in_memory(folders->shared, CM_RING_PLACE_SHARED, bytes, bytes, made) == 0 ||
+        (beside && !in_memory && make_at(folder, CM_RING_PLACE_BESIDE, bytes, made) == 0) ||
+        (in_memory && make_in_memory(folder, CM_RING_PLACE_BESIDE, bytes, bytes, made) == 0))
+        return true;
+    /* A smaller ring than was asked for is the last resort. */
+    return make_in_memory(folders->shared, CM_RING_PLACE_SHARED, bytes, least, made) == 0 ||
+           (in_memory && make_in_memory(folder, CM_RING_PLACE_BESIDE, bytes, least, made) == 0);
 }
 
 void cm_ring_made_remove(cm_ring_made *made)

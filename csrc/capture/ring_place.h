@@ -12,7 +12,7 @@
 typedef enum cm_ring_place {
     CM_RING_PLACE_NONE = 0, /* not decided yet: private memory until then */
     CM_RING_PLACE_CHOSEN,   /* ring_dir or $CUPTIMEM_RING_DIR */
-    CM_RING_PLACE_SHARED,   /* shared memory, as far as shared_memory.h permits */
+    CM_RING_PLACE_SHARED,   /* shared memory */
     CM_RING_PLACE_BESIDE,   /* the trace's folder */
     CM_RING_PLACE_PRIVATE   /* no file: nothing survives a kill */
 } cm_ring_place;
@@ -38,7 +38,8 @@ void cm_ring_folders_to_sweep(cm_ring_sweep *sweep, const char *trace_path, cons
 
 /* How many bytes to lay rings out for, at most `bytes`. They can shrink until they have a file, not
  * grow. */
-uint64_t cm_ring_folders_plan(const cm_ring_folders *folders, uint64_t bytes);
+uint64_t cm_ring_folders_plan(const cm_ring_folders *folders, const char *trace_path,
+                              uint64_t bytes);
 
 /* A new file, locked, mapped and touched. No forked child has the mapping. */
 typedef struct cm_ring_made {
@@ -52,9 +53,10 @@ typedef struct cm_ring_made {
     char path[CM_RING_PATH_MAX];
 } cm_ring_made;
 
-/* Makes a file of `bytes`, in shared memory of `least` or more. It takes the first folder with
- * room: the chosen one, shared memory, the trace's on a local disk. False: none has room. An
- * unusable chosen folder puts one line into note. */
+/* Makes a file of `bytes` in the first folder with room: the chosen one, shared memory, the trace's
+ * on a local disk. Where none has, a smaller one in memory, of `least` or more. In memory, at
+ * either place, it takes what shared_memory.h permits. False: no folder has room. An unusable
+ * chosen folder puts one line into note. */
 bool cm_ring_make(const cm_ring_folders *folders, const char *trace_path, uint64_t bytes,
                   uint64_t least, cm_ring_made *made, char *note, size_t note_size);
 void cm_ring_made_remove(cm_ring_made *made);

@@ -133,7 +133,7 @@ int cm_ringfile_create(const cm_ringfile_options *options, char *note, size_t no
     }
     note[0] = '\0';
     cm_ring_folders_choose(&file->folders, options->ring_dir, options->shared_dir);
-    bytes = cm_ring_folders_plan(&file->folders, cm_ring_pages(bytes));
+    bytes = cm_ring_folders_plan(&file->folders, options->trace_path, cm_ring_pages(bytes));
     int status = make_private(file, bytes, note, note_size);
     if (status < 0)
         return status;

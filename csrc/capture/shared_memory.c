@@ -17,7 +17,7 @@ enum { BLOCK_UNIT = 512, TRIES = 500, PAUSE_MS = 2 };
 uint64_t cm_room_for(cm_room room, uint64_t wanted)
 {
     uint64_t least = wanted < CM_ROOM_LEAST ? wanted : CM_ROOM_LEAST;
-    uint64_t all = room.total / CM_ROOM_SHARE, one = room.free / CM_ROOM_FREE_SHARE;
+    uint64_t all = room.total / CM_ROOM_SHARE, one = room.free / CM_ROOM_SHARE;
 
     if (room.total == 0)
         return wanted;

@@ -1,13 +1,12 @@
-/* How much of a shared-memory file system rings may take: containers have little, and the program
- * needs it. */
+/* How much of a file system in memory rings may take: containers have 64 MiB of shared memory, and
+ * a data loader's batches fill it. */
 #ifndef CM_CAPTURE_SHARED_MEMORY_H
 #define CM_CAPTURE_SHARED_MEMORY_H
 
 #include <stdint.h>
 
 enum {
-    CM_ROOM_SHARE = 4,      /* all rings together: a quarter of the file system, ... */
-    CM_ROOM_FREE_SHARE = 8, /* ... one: an eighth of what is free */
+    CM_ROOM_SHARE = 16,     /* all rings together: this part of it; one: of what is free */
     CM_ROOM_LEAST = 4 << 20 /* a smaller ring loses events where a larger one elsewhere does not */
 };
 

@@ -16,7 +16,10 @@ from cuptimem.output.text.words import size
 from cuptimem.record import recorder
 
 _SHARED = "/dev/shm"
-_ENOUGH = 32 << 20  # free, for the smallest ring that works well (csrc/capture/shared_memory.h)
+_SHARE = 16  # rings take one part in so many (csrc/capture/shared_memory.h), ...
+_ENOUGH = _SHARE * (4 << 20)  # ... and the smallest that works well has 4 MiB
+_WHOLE = _SHARE * (16 << 20)
+_LITTLE = 32 << 20  # free, for a data loader
 
 
 def _space(folder: str) -> tuple[int, int]:
@@ -87,21 +90,22 @@ def ring_checks(answer: dict[str, Any] | None) -> Iterator[Check]:
         yield Check(PLACES, _SHARED, "note", f"{error.strerror}: rings go beside the trace")
         return
     text = f"{size(free)} free of {size(total)}"
-    if total > 0 and free < _ENOUGH and not chosen:
+    if total > 0 and free < _LITTLE and not chosen:
         yield Check(
             PLACES,
             _SHARED,
             "warning",
             text,
-            "rings go beside the trace, or data loaders run out of shared memory",
+            "data loaders run out of shared memory; rings go beside the trace",
             "docker run --shm-size=1g, or CUPTIMEM_RING_DIR=/a/local/folder",
         )
-    elif 0 < total <= 64 << 20:
+    elif 0 < total < _WHOLE:
+        most = f", or take at most {size(total // _SHARE)} of it together" if total >= _ENOUGH else ""
         yield Check(
             PLACES,
             _SHARED,
             "note",
-            f"{text}, as containers have it; all recordings together take at most {size(total // 4)} of it",
+            f"{text}, as containers have it; rings go beside the trace on a local disk{most}",
             fix="docker run --shm-size=1g",
         )
     else:

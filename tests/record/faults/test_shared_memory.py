@@ -1,4 +1,4 @@
-"""A container's 64 MiB of shared memory: recording takes a quarter at most, and loses nothing for it."""
+"""A container's 64 MiB of shared memory: recording takes a sixteenth at most, and loses nothing for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ for _ in range(5):
     children.append(child)
 kept = [torch.empty(1024, dtype=torch.uint8) for _ in range(3000)]
 with open("/dev/shm/batch", "wb") as file:
-    file.write(bytes(44 << 20))  # what data loaders need
+    file.write(bytes(58 << 20))  # what data loaders need
 print(os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize)
 os.close(writing)
 for child in children:

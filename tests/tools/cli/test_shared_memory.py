@@ -61,59 +61,106 @@ def test_the_ring_comes_with_torch(run, tmp_path: Path, end: str) -> None:
     assert device.peak.bytes >= sum(4 * (1000 + i) for i in range(500)) and report.lost.events == 0
 
 
-@pytest.fixture
-def small_shared_memory() -> tuple[str, ...]:
-    """Starts a program that sees 64 MiB of shared memory, as Docker gives it."""
+def of_size(mib: int, filled: int = 0, traces: Path | None = None) -> tuple[str, ...]:
+    """Starts a program that sees so much shared memory, and a folder for traces on which no ring may lie."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("mounting needs root and unshare")
-    before = ("unshare", "-m", "sh", "-ec", 'mount -t tmpfs -o size=64m none /dev/shm; exec "$@"', "sh")
+    mounts = f"mount -t tmpfs -o size={mib}m none /dev/shm"
+    if filled:
+        mounts += f"; fallocate -l {filled}m /dev/shm/other"
+    if traces is not None:  # as a network's file system is: of no kind that is known to keep mapped pages writable
+        mounts += f"; mount -t ramfs none {traces}"
+    before = ("unshare", "-m", "sh", "-ec", f'{mounts}; exec "$@"', "sh")
     if subprocess.run([*before, "true"], capture_output=True).returncode != 0:
         pytest.skip("this container may not make a mount namespace")
     return before
 
 
-WORKERS = """
-import os, sys, threading
+# At most 7 batches at once: 6 that three workers have prefetched, and the one in hand.
+LOADER = """
+import os, sys
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-most, stop = 0, threading.Event()
+size = int(sys.argv[1])
 
-def watch():
-    global most
-    while not stop.wait(0.005):
-        taken = 0
-        for name in os.listdir("/dev/shm"):
-            if not name.startswith(".cuptimem-ring-"): continue
-            try: about = os.stat("/dev/shm/" + name)
-            except FileNotFoundError: continue
-            taken += max(about.st_size, about.st_blocks * 512)
-        most = max(most, taken)
+def taken():
+    found = 0
+    for name in os.listdir("/dev/shm"):
+        if name.startswith(".cuptimem-ring-"):
+            try: found += os.stat("/dev/shm/" + name).st_blocks * 512
+            except FileNotFoundError: pass
+    return found
 
 class Numbers(Dataset):
-    def __len__(self): return 64
-    def __getitem__(self, i): return torch.full((50_000,), float(i))
+    def __len__(self): return 30
+    def __getitem__(self, i): return torch.full((size // 4,), float(i))
 
 if __name__ == "__main__":
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    sums = [int(batch.sum()) for batch in DataLoader(Numbers(), batch_size=4, num_workers=16)]
-    stop.set()
-    watcher.join()
-    print(sum(sums), most)
+    seen = []
+    for batch in DataLoader(Numbers(), batch_size=1, num_workers=3):
+        seen.append((int(batch[0, -1]), taken()))
+        del batch
+    print(sum(number for number, _ in seen), max(bytes for _, bytes in seen))
 """
 
 
-def test_sixteen_workers_in_64_mebibytes(python: str, small_shared_memory: tuple[str, ...], tmp_path: Path) -> None:
+def load(python: str, before: tuple[str, ...], folder: Path, batch: int, *run: str) -> int:
+    """Most bytes that rings took of shared memory while batches of so many bytes were loaded."""
     pytest.importorskip("torch")
-    (tmp_path / "p.py").write_text(WORKERS)
-    command = [*small_shared_memory, python, *RUN, "--follow", "-o", "a.cmem", "p.py"]
-    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), cwd=tmp_path, timeout=600)
+    (folder / "p.py").write_text(LOADER)
+    command = [*before, python, "-W", "ignore", *run, "p.py", str(batch)]
+    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), cwd=folder, timeout=600)
     assert done.returncode == 0, done.stderr
     total, most = map(int, done.stdout.split())
-    assert total == sum(range(64)) * 50_000
-    assert 4 * MIB <= most <= 16 * MIB
+    assert total == sum(range(30))
+    return most
+
+
+def skip_in_memory(folder: Path) -> None:
+    if subprocess.run(["stat", "-f", "-c", "%T", str(folder)], capture_output=True, text=True).stdout == "tmpfs\n":
+        pytest.skip("the folder for temporary files is in memory, too")
+
+
+@pytest.mark.parametrize("batch", [7, 8])
+def test_a_loader_that_nearly_fills_64_mebibytes(python: str, tmp_path: Path, batch: int) -> None:
+    """... recorded as bare: rings take nothing of it, and what they hold survives a kill all the same."""
+    skip_in_memory(tmp_path)
+    before = of_size(64)
+    assert load(python, before, tmp_path, batch * MIB) == 0
+    assert load(python, before, tmp_path, batch * MIB, *RUN, "--follow", "-o", "a.cmem") == 0
     reports = [cuptimem.open(path) for path in glob.glob(f"{tmp_path}/a*.cmem")]
-    assert len(reports) == 17 and {report.state for report in reports} == {"complete"}
+    assert len(reports) == 4 and {report.state for report in reports} == {"complete"}
     assert sum(report.lost.events for report in reports) == 0
-    assert {report.environment["ring.place"] for report in reports} == {"shared", "beside"}
+    assert {report.environment["ring.place"] for report in reports} == {"beside"}
+
+
+@pytest.mark.parametrize(
+    "mib, filled, local, taken",
+    [
+        (16, 0, True, 0),
+        (16, 0, False, 0),
+        (32, 0, False, 0),  # a sixteenth is no ring
+        (64, 0, False, 4 * MIB),
+        (128, 0, True, 0),
+        (128, 0, False, 8 * MIB),
+        (256, 0, True, 16 * MIB),  # one whole ring
+        (256, 100, True, 0),  # a sixteenth of what is free
+        (256, 40, False, 27 * MIB // 2),
+        (256, 200, False, 0),
+    ],
+)
+def test_rings_take_a_sixteenth(python: str, tmp_path: Path, mib: int, filled: int, local: bool, taken: int) -> None:
+    """All together. They take it only whole, or where no ring may lie beside the trace."""
+    (tmp_path / "traces").mkdir()
+    if local:
+        skip_in_memory(tmp_path)
+    before = of_size(mib, filled, None if local else tmp_path / "traces")
+    batch = (mib - filled) * MIB * 7 // 64 & ~4095
+    assert load(python, before, tmp_path, batch, *RUN, "--follow", "-o", "traces/a.cmem") == taken
+
+
+def test_a_trace_in_shared_memory(python: str, tmp_path: Path) -> None:
+    """A ring beside it would take as much of it as one in its place."""
+    command = (*RUN, "--follow", "-o", "/dev/shm/a.cmem")
+    assert load(python, of_size(64), tmp_path, 7 * MIB, *command) == 0

@@ -73,7 +73,7 @@ def begun_in(folder: Path) -> int:
 _WRAPPED = [
     "cm_writer_create", "cm_writer_meta", "cm_writer_chunk", "cm_writer_end", "cm_writer_close", "cm_frames_begin",
     "cm_blockpool_give", "cm_producers_high", "cm_side_create", "cm_side_append", "cm_side_release", "cm_side_close",
-    "pwrite", "open", "statvfs", "posix_fallocate", "mremap",
+    "pwrite", "open", "statfs", "statvfs", "posix_fallocate", "mremap",
 ]  # fmt: skip
 
 

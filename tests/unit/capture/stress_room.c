@@ -1,11 +1,14 @@
 /* Where a ring may lie, and what happens while it moves there.
  *
  * STRESS_ROOM=TOTAL:FREE    what statvfs says of every folder, in bytes
+ * STRESS_NETWORK=1          what statfs says of every folder: a network's
  * STRESS_SLOW=MS            how long a file takes to get its blocks, and then the rings' place */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "../../../csrc/capture/ringfile.h"
@@ -28,6 +31,18 @@ int __wrap_statvfs(const char *path, struct statvfs *fs)
                            .f_bfree = free_bytes / 4096,
                            .f_bavail = free_bytes / 4096};
     return 0;
+}
+
+int __real_statfs(const char *path, struct statfs *fs);
+int __wrap_statfs(const char *path, struct statfs *fs);
+int __wrap_statfs(const char *path, struct statfs *fs)
+{
+    const char *network = getenv("STRESS_NETWORK");
+    int status = __real_statfs(path, fs);
+
+    if (network != NULL && network[0] != '\0')
+        fs->f_type = NFS_SUPER_MAGIC;
+    return status;
 }
 
 int __real_posix_fallocate(int fd, off_t offset, off_t length);

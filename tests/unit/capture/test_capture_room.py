@@ -36,20 +36,23 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     "total, free, rings, wanted, allowed",
     [
         (24 << 30, 20 << 30, 0, DEFAULT, DEFAULT),
-        (64 * MIB, 64 * MIB, 0, DEFAULT, 8 * MIB),  # an eighth of what is free
-        (64 * MIB, 56 * MIB, 8 * MIB, DEFAULT, 7 * MIB),
-        (64 * MIB, 64 * MIB, 12 * MIB, DEFAULT, 4 * MIB),  # what the quarter has left
-        (64 * MIB, 64 * MIB, 12 * MIB + 4096, DEFAULT, 0),  # too small to work well
-        (64 * MIB, 64 * MIB, 16 * MIB, DEFAULT, 0),
+        (256 * MIB, 256 * MIB, 0, DEFAULT, DEFAULT),
+        (256 * MIB, 255 * MIB, 0, DEFAULT, 255 * MIB // 16),  # a sixteenth of what is free
+        (128 * MIB, 124 * MIB, 0, DEFAULT, 31 * MIB // 4),
+        (512 * MIB, 496 * MIB, DEFAULT, DEFAULT, DEFAULT),
+        (512 * MIB, 480 * MIB, 28 * MIB, DEFAULT, 4 * MIB),  # what the sixteenth has left
+        (512 * MIB, 480 * MIB, 28 * MIB + 4096, DEFAULT, 0),  # too small to work well
+        (512 * MIB, 480 * MIB, 32 * MIB, DEFAULT, 0),
         (64 * MIB, 64 * MIB, 99 * MIB, DEFAULT, 0),  # others may have broken the rules
-        (64 * MIB, 32 * MIB, 0, DEFAULT, 4 * MIB),
-        (64 * MIB, 32 * MIB - 8, 0, DEFAULT, 0),
-        (64 * MIB, 32 * MIB + 8 * 4095, 0, DEFAULT, 4 * MIB),  # whole pages
-        (64 * MIB, 16 * MIB, 0, 2 * MIB, 2 * MIB),  # a ring that was asked to be small is that, or nothing
-        (64 * MIB, 16 * MIB - 1, 0, 2 * MIB, 0),
+        (64 * MIB, 64 * MIB, 0, DEFAULT, 4 * MIB),
+        (64 * MIB, 64 * MIB - 16, 0, DEFAULT, 0),
+        (128 * MIB, 64 * MIB + 16 * 4095, 0, DEFAULT, 4 * MIB),  # whole pages
+        (64 * MIB, 32 * MIB, 0, 2 * MIB, 2 * MIB),  # a ring that was asked to be small is that, or nothing
+        (64 * MIB, 32 * MIB - 1, 0, 2 * MIB, 0),
+        (32 * MIB, 32 * MIB, 0, DEFAULT, 0),
         (16 * MIB, 16 * MIB, 0, DEFAULT, 0),
         (64 * 1024, 64 * 1024, 0, DEFAULT, 0),
-        (1 << 30, 1 << 30, 0, 1 << 30, 128 * MIB),
+        (1 << 30, 1 << 30, 0, 1 << 30, 64 * MIB),
         (0, 0, 999 * MIB, DEFAULT, DEFAULT),  # a file system without a bound says 0
     ],
 )
@@ -98,7 +101,8 @@ def test_starts_that_race(stress: Stress, tmp_path: Path) -> None:
     environment = {
         "STRESS_RING_DIR": "",
         "STRESS_SHARED_DIR": str(shared),
-        "STRESS_ROOM": f"{64 * MIB}:{48 * MIB}",
+        "STRESS_ROOM": f"{256 * MIB}:{96 * MIB}",
+        "STRESS_NETWORK": "1",
         "STRESS_SLOW": "30",
     }
     programs = [stress.start("room", tmp_path / f"{n}.cmem", stdin=True, **environment) for n in range(12)]
@@ -110,13 +114,30 @@ def test_starts_that_race(stress: Stress, tmp_path: Path) -> None:
         places = [place_of(line_of(program.stdout)) for program in programs]
         # Two of 6 MiB, then one of the 4 MiB that are left.
         assert sorted(size for place, size in places if place == "shared") == [4 * MIB, 6 * MIB, 6 * MIB]
-        assert {place for place, _ in places} <= {"shared", "beside", "private"}
+        assert {place for place, _ in places} == {"shared", "private"}
         assert sorted(rings_in(shared)) == [4 * MIB, 6 * MIB, 6 * MIB]
     finally:
         ends = [program.communicate("end\n", timeout=120) for program in programs]
     assert [err for _, err in ends] == [""] * 12 and {program.returncode for program in programs} == {0}
     assert rings_in(shared) == []
     assert {stress.verify(tmp_path / f"{n}.cmem").state for n in range(12)} == {COMPLETE}
+
+
+@pytest.mark.parametrize("network, place", [("", ("beside", DEFAULT)), ("1", ("shared", 5 * MIB))])
+def test_a_whole_ring_beside_the_trace_comes_before_a_small_one(
+    stress: Stress, tmp_path: Path, network: str, place: tuple[str, int]
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    environment = {
+        "STRESS_RING_DIR": "",
+        "STRESS_SHARED_DIR": str(shared),
+        "STRESS_ROOM": f"{128 * MIB}:{80 * MIB}",
+        "STRESS_NETWORK": network,
+    }
+    program = stress.start("room", tmp_path / "t.cmem", stdin=True, **environment)
+    out, err = program.communicate("go\nend\n", timeout=120)
+    assert (program.returncode, err, place_of(out)) == (0, "", place)
 
 
 def test_another_one_keeps_the_lock(stress: Stress, tmp_path: Path) -> None:
@@ -138,12 +159,12 @@ def test_another_one_keeps_the_lock(stress: Stress, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by_collector", [0, 1], ids=["asked", "collector"])
-@pytest.mark.parametrize("room", [None, f"{64 * MIB}:{40 * MIB}"], ids=["wide", "small"])
+@pytest.mark.parametrize("room", [None, f"{128 * MIB}:{80 * MIB}"], ids=["wide", "small"])
 def test_nothing_is_lost_while_rings_move(stress: Stress, tmp_path: Path, by_collector: int, room: str | None) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     environment = {"STRESS_RING_DIR": "", "STRESS_SHARED_DIR": str(shared)}
-    environment |= {"STRESS_ROOM": room or f"{1 << 30}:{1 << 30}", "STRESS_SLOW": "20"}
+    environment |= {"STRESS_ROOM": room or f"{1 << 30}:{1 << 30}", "STRESS_SLOW": "20", "STRESS_NETWORK": "1"}
     for end in ("stop", "kill"):
         path = tmp_path / f"{end}.cmem"
         if end == "kill":
