@@ -4,6 +4,17 @@ _UNITS: dict[str, int] = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _DIGITS = 30
 
 
+def text(value: int) -> str:
+    """1536 is 1.5 KiB; whole bytes below 1024."""
+    number, sign = abs(value), "-" if value < 0 else ""
+    if number < 1024:
+        return f"{sign}{number} B"
+    scaled, units = number / 1024, "KMGTPE"
+    while scaled >= 1023.95 and len(units) > 1:
+        scaled, units = scaled / 1024, units[1:]
+    return f"{sign}{scaled:.1f} {units[0]}iB"
+
+
 def parse(text: str, *, needs_unit: bool = False) -> int:
     """Bytes: a number with K, M, G, T or P, each of them 1,024 of the one before, with or without B or iB behind it.
 

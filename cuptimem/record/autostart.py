@@ -249,7 +249,7 @@ def _show_refusal(path: str, here: str) -> None:
 
 
 def _say_what_was_written(path: str, here: str) -> None:
-    from cuptimem import naming
+    from cuptimem import naming, sizes
     from cuptimem.record import recorder
 
     try:
@@ -263,7 +263,7 @@ def _say_what_was_written(path: str, here: str) -> None:
         return
     events = recorder.last_counts.get("events", 0)
     command = f"cuptimem summary {naming.typed(path, here)}"
-    recorder.say(f"wrote {shown} ({size_text(size)}, {count_text(events)} events); see: {command}")
+    recorder.say(f"wrote {shown} ({sizes.text(size)}, {count_text(events)} events); see: {command}")
 
 
 def _command(otherwise: str, here: str, *arguments: str) -> None:
@@ -310,16 +310,6 @@ def _say_what_was_not(children: int) -> None:
     if children:
         processes = "1 child process was" if children == 1 else f"{children} child processes were"
         recorder.say(f"{processes} not recorded; --follow records them, too")
-
-
-def size_text(size: int) -> str:
-    """12.3 MiB"""
-    value = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(value) < 1024 or unit == "TiB":
-            break
-        value /= 1024
-    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
 def count_text(count: int) -> str:

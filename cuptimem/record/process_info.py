@@ -5,7 +5,7 @@ import sys
 import time
 
 import cuptimem
-from cuptimem import environ, interpreter
+from cuptimem import environ, interpreter, sizes
 from cuptimem.errors import own
 from cuptimem.record import role
 
@@ -13,6 +13,8 @@ TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_DIGITS = 20  # of a number in the environment; more are none of ours
 
 
 def directory() -> str:
@@ -87,9 +89,8 @@ def simulated_device(variables: "Mapping[str, str]") -> str:
         return ""
     said = variables.get("CUPTIMEM_SIM_DEVICE", "") or "device"
     number, memory = variables.get("CUPTIMEM_SIM_DEVICES", ""), variables.get("CUPTIMEM_SIM_MEMORY", "")
-    if number.isdecimal() and int(number) > 1:
+    if number.isdecimal() and len(number) < _DIGITS and int(number) > 1:
         said = f"{int(number)} x {said}"
-    if memory.isdecimal():
-        mebibytes = int(memory) / (1 << 20)
-        said += f", {mebibytes:.1f} MiB" if mebibytes < 1024 else f", {mebibytes / 1024:.1f} GiB"
+    if memory.isdecimal() and len(memory) < _DIGITS:
+        said += f", {sizes.text(int(memory))}"
     return said

@@ -2,24 +2,14 @@
 
 from typing import Protocol
 
+from cuptimem import sizes
 from cuptimem.output.text.cells import cut
 from cuptimem.printable import printable
 from cuptimem.report.stacks import Frame, shown_file
 
 _CODE = 120  # characters of a line of code: a trace may have any
 
-
-def size(value: int) -> str:
-    """1536 is 1.5 KiB; whole bytes below 1024."""
-    number, sign = abs(value), "-" if value < 0 else ""
-    if number < 1024:
-        return f"{sign}{number} B"
-    scaled = float(number)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        scaled /= 1024
-        if scaled < 1023.95 or unit == "TiB":
-            break
-    return f"{sign}{scaled:.1f} {unit}"
+size = sizes.text
 
 
 def signed(value: int) -> str:

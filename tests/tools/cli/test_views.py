@@ -165,7 +165,10 @@ def test_report_objects(report: cuptimem.Report) -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (-1536, "-1.5 KiB"), (1 << 20, "1.0 MiB"), (5 << 40, "5.0 TiB")],
+    [
+        *((0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (-1536, "-1.5 KiB"), (1 << 20, "1.0 MiB")),
+        *((5 << 40, "5.0 TiB"), (3 << 50, "3.0 PiB"), (1 << 62, "4.0 EiB"), (1 << 70, "1024.0 EiB")),
+    ],
 )
 def test_sizes(value: int, shown: str) -> None:
     assert words.size(value) == shown

@@ -11,7 +11,7 @@ const cuptimem = {
 
     /** Bytes as people read them, in powers of 1024. */
     size(bytes) {
-        const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+        const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
         let value = Math.abs(bytes), unit = 0;
         while (unit < units.length - 1 && value >= (unit === 0 ? 1024 : 1023.95)) {
             value /= 1024;
