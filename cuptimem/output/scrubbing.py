@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from cuptimem.errors import Error
+from cuptimem.output import homes
 from cuptimem.report.stacks import is_generated, is_no_users
 
 # Words of cuptimem's own, on which figures depend.
@@ -16,7 +17,7 @@ _AS_THEY_ARE = frozenset(
     ("ring.place", "ring.id", "ring.owner", "ring.bytes", "nodes", "driver")
     + tuple(f"driver.{name}" for name in ("interface", "activity", "kernels", "time_base_changed"))
 )
-_USERS = re.compile(r"(/home|/Users)/+([.@+-]*\w(?:[\w.@+-]*\w)?)")
+_PATHS = frozenset(("directory", "script", "exec", "stdlib"))  # meta that is a path and nothing else
 _SLASHES = re.compile(r"//+")
 _MOST_USERS = 256  # each is looked for at each place of each text
 # Up to the folder of installed packages, or of Python's own modules; packages lie in Python's own folder.
@@ -37,14 +38,19 @@ class Scrubber:
         meta = {key: text for kind, key, text in texts if kind == "meta"}
         self._hide = sorted((part for part in hide if part), key=len, reverse=True)
         self._directory = meta.get("directory", "").rstrip("/")
-        users = {match.groups() for _, _, text in texts for match in _USERS.finditer(text)}
-        if len(users) > _MOST_USERS:
-            raise Error(f"the trace names the homes of {len(users)} users, more than {_MOST_USERS}: nothing was copied")
-        homes = {"/root", *(f"{top}/{name}" for top, name in users), *(owner[1:] if owner is not None else ())}
-        self._homes = sorted(homes, key=len, reverse=True)
+        name, home = owner if owner is not None else ("", "")
+        found = homes.find(
+            [text for kind, key, text in texts if _is_path(kind, key, text)],
+            [text for kind, key, text in texts if not _is_path(kind, key, text)],
+            home,
+        )
+        if len(found) > _MOST_USERS:
+            raise Error(f"the trace names the homes of {len(found)} users, more than {_MOST_USERS}: nothing was copied")
+        self._homes = sorted({*homes.ROOTS, *found, *filter(None, [home])}, key=len, reverse=True)
         packages = {match[1].lower() for _, _, text in texts for match in _PACKAGE.finditer(text)}
         host = meta.get("host", "")
-        names = {name: "user" for _, name in users} | ({owner[0]: "user"} if owner is not None else {})
+        users = [name, *(one for names in found.values() for one in names)]
+        names = {word: "user" for one in users for word in homes.words(one)}
         names.update({name: "host" for name in (host, host.partition(".")[0]) if name != "localhost"})
         # Of a single letter or a number: its home goes, but any such word may be a variable or a tensor's shape. One
         # that is called as a library is: by that name the library's files are known.
@@ -129,13 +135,18 @@ class Scrubber:
         return line
 
 
+def _is_path(kind: str, key: str, text: str) -> bool:
+    return text.startswith("/") and (kind in ("string", "name") or key in _PATHS)
+
+
 def _stars(text: str) -> str:
     return "*" * len(text.encode("utf-8", "surrogateescape"))
 
 
 def _words(names: Iterable[str]) -> re.Pattern[str] | None:
-    """Any of these names where it is no part of a longer one."""
-    either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    """Any of these names where it is no part of a longer one. Between words of a name there may be another sign than
+    the space, or none."""
+    either = "|".join(re.escape(name).replace(r"\ ", "[ ._-]?") for name in sorted(names, key=len, reverse=True))
     return re.compile(rf"(?<![^\W_])(?:{either})(?![^\W_])", re.IGNORECASE) if either else None
 
 

@@ -200,6 +200,81 @@ def test_a_home_however_it_is_written(path: str) -> None:
     assert "sam" not in (scrubber.replace("name", "", text) or "")
 
 
+@pytest.mark.parametrize(
+    ("home", "names"),
+    [
+        ("/home/CORP/jane", "CORP jane"),
+        ("/home/CORP.EXAMPLE.COM/jane", "CORP.EXAMPLE.COM jane"),
+        ("/home/corp.example.com/jane", "corp.example.com jane"),
+        ("/home/CORP/j/jane", "CORP jane"),
+        ("/home/j/ja/jane", "ja jane"),
+        ("/home/jane@corp.example.com", "jane corp.example.com"),
+        (r"/home/CORP\jane", "CORP jane"),
+        ("/home/Jane Doe", "Jane Doe"),
+        ("/home/CORP/Jane van der Doe", "CORP Jane Doe"),
+        ("/Users/Jane Doe", "Jane Doe"),
+        ("/mnt/c/Users/Jane Doe", "Jane Doe"),
+        ("/var/home/jane", "jane"),
+        ("/export/home/jane", "jane"),
+        ("/usr/home/jane", "jane"),
+        ("/net/home/jane", "jane"),
+        ("/net/server/export/home/jane", "jane"),
+        ("/home2/jane", "jane"),
+        ("/gpfs/homes/jane", "jane"),
+        ("/gpfs/users/jane", "jane"),
+        ("/afs/cern.ch/user/j/jane", "jane"),
+        ("/größe/home/jané", "jané"),
+    ],
+)
+def test_where_homes_lie(home: str, names: str) -> None:
+    """Of a name no part is left, and of a path what lies in the home."""
+    texts = [
+        ("string", "", f"{home}/project/train.py"),
+        ("string", "", f"{home}/train.py"),
+        ("line", "", f"    x = open('{home}/data', \"{home}\")"),
+        ("name", "", f"{home.split('/')[-1].split('@')[0]}.weight"),
+        ("meta", "problems", f"cannot write {home}/project/x: no room"),
+        ("meta", "exec", home),
+        ("end", "", f"cannot write {home}/run.cmem"),
+    ]
+    scrubber = Scrubber(texts)
+    new = [scrubber.replace(*text) or "" for text in texts]
+    assert new[:2] == ["~/project/train.py", "~/train.py"] and new[5] == "~"
+    assert len(new[2].encode()) == len(texts[2][2].encode())
+    assert [one for one in new for name in names.split() if name.lower() in one.lower()] == []
+
+
+def test_homes_below_a_group() -> None:
+    """That a folder is one of a group's homes is known of the owner's, or by what only a home has."""
+    jane, joe = "/home/physics/jane/x.py", "/home/physics/joe/y.py"
+    local = "/home/physics/jane/.local/bin/tool"
+    for scrubber in (
+        Scrubber([("string", "", jane), ("string", "", joe)], owner=(r"PHYSICS\jane", "/home/physics/jane")),
+        Scrubber([("string", "", jane), ("string", "", joe), ("meta", "exec", local)]),
+    ):
+        assert [scrubber.replace("string", "", path) for path in (jane, joe)] == ["~/x.py", "~/y.py"]
+        assert scrubber.replace("meta", "problems", "of jane, joe@physics") == "of user, user@user"
+    # Else it is one user's, whose folders keep their names.
+    for owner in (None, ("physics", "/home/physics")):
+        scrubber = Scrubber([("string", "", jane)], owner=owner)
+        assert scrubber.replace("string", "", jane) == "~/jane/x.py"
+
+
+def test_a_name_of_two_words_however_it_is_written() -> None:
+    scrubber = Scrubber([("string", "", "/home/Jane Doe/x.py")])
+    text = "/tmp/torchinductor_Jane_Doe/x of JANE-DOE, janedoe and jane.doe; not of jane"
+    assert scrubber.replace("meta", "problems", text) == "/tmp/torchinductor_user/x of user, user and user; not of jane"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/usr/lib/python3/dist-packages/app/home/views/x.py", "/srv/app/users/views/x.py", "/srv/a/b/c/homes/views/x.py"],
+)
+def test_what_is_no_home(path: str) -> None:
+    scrubber = Scrubber([("string", "", path), ("name", "", "views.weight")])
+    assert scrubber.replace("name", "", "views.weight") == "views.weight"
+
+
 def test_a_user_who_is_called_as_something_that_figures_depend_on() -> None:
     """Whose code a line is, and what the recorder itself said, stays as it is."""
     generated = f"/tmp/jo/cjo{'a' * 50}.py"
