@@ -60,7 +60,9 @@ class TensorMemory(Figures):
 
     @property
     def report(self) -> Report:
-        """Everything that is known of the part so far. Raises Error where events are lost."""
+        """Everything that is known of the part so far. Raises Error where anything may be missing."""
         if self._window is None:
             raise Error("tensor_memory belongs inside the test that asked for it")
+        if not measuring.is_recorded(self._window):
+            raise Error(measuring.ENDED_EARLY)
         return measuring.checked(measuring.read(self._window, _TABLES))

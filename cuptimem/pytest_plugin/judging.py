@@ -102,6 +102,8 @@ def memory_failures(limits: Limits, report: Report, root: Path) -> list[Failure]
                 continue
             if measured is None and of == "device":
                 raise ledger.missing(report, "account of the device")
+            if measured is None and device.allocations:  # none of the caching allocator's, which alone reserves
+                raise Error(f"what PyTorch reserves on {device.name} is not known with this allocator")
             if measured is None or measured <= limit.bytes:
                 continue
             failures.append(Failure(limit, device.name, measured, tuple(_why(report, device, of, root))))

@@ -15,7 +15,7 @@ from cuptimem.printable import printable
 
 MEMORY, LEAKS = "limit_tensor_memory", "limit_tensor_leaks"
 OF = ("tensors", "reserved", "device")
-_DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
+_DEVICE = re.compile(r"cpu|cuda(:(0|[1-9][0-9]{0,2}))?")  # as devices are called: no cuda:01
 
 
 @dataclass(frozen=True)

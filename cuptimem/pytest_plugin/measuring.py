@@ -23,6 +23,7 @@ from cuptimem.report.load import analyze
 from cuptimem.report.model import Report
 
 LONG = 256 << 20  # bytes of trace
+ENDED_EARLY = "the recording was ended inside the test, or the test went on in another process"
 
 
 class Capture:
@@ -143,6 +144,19 @@ def release_caches(empty_cache: bool = False) -> None:
         for number in used:
             torch.empty(1, dtype=torch.uint8, device=number)
         torch.cuda.empty_cache()
+
+
+def is_recorded(window: recorder.Window) -> bool:
+    """Whether what this process allocates now is in the window: nothing has ended it."""
+    return not (window.closing or window.closed or window.foreign) and bool(window.capture.core.capture_active())
+
+
+def close(window: recorder.Window, **how: bool) -> None:
+    """As recorder.close_window. Raises Error where it was over before: then it lacks what came after its end."""
+    whole = is_recorded(window)
+    recorder.close_window(window, **how)
+    if not whole:
+        raise Error(ENDED_EARLY)
 
 
 def ask_devices(window: recorder.Window) -> None:

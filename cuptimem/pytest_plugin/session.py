@@ -46,6 +46,7 @@ class _Test:
     notes: list[str] = field(default_factory=list)
     loops: bool = False  # whether steps were seen in its body
     unmeasured: str = ""  # why
+    left: bool = False  # whether what it left behind was seen
     attached: bool = False  # the record, to a report
     made: Set[judging.Identity] = frozenset()  # blocks that its body left: not those that a teardown makes
     held: dict[str, Any] = field(default_factory=dict)  # of the report of an unexpected pass, until leaks are judged
@@ -104,8 +105,7 @@ class Measuring:
             outcome = yield
             if outcome.excinfo is not None or bodies.failed(item):
                 return
-            if test.body is None:
-                test.unmeasured = test.unmeasured or "its body did not run in this process"
+            if test.body is None or test.unmeasured:
                 return
             try:
                 self._warmed_up(item, test)
@@ -114,24 +114,27 @@ class Measuring:
                 return
         if bodies.failed(item):
             return
-        test.passed = True
-        with self._measurable(test):
-            self._judge_body(item, test)
+        if not test.unmeasured:
+            test.passed = True
+            with self._measurable(test):
+                self._judge_body(item, test)
 
     @contextmanager
     def _window(self, test: _Test) -> Generator[None, None, None]:
         """Around a call of the body: only the last one counts."""
-        with self._measurable(test):
-            self._open_windows(test)
+        if not test.unmeasured:
+            with self._measurable(test):
+                self._open_windows(test)
         if test.unmeasured or test.body is None:
             yield
             return
         try:
             yield
         finally:
-            if test.limits.of_device:
-                measuring.ask_devices(test.body)
-            recorder.close_window(test.body, collect=False)
+            with self._measurable(test):
+                if test.limits.of_device:
+                    measuring.ask_devices(test.body)
+                measuring.close(test.body, collect=False)
 
     def _open_windows(self, test: _Test) -> None:
         measuring.release_caches(empty_cache=test.limits.of_device)
@@ -185,7 +188,7 @@ class Measuring:
 
     def _leave(self, item: pytest.Item, test: _Test) -> None:
         """Fixtures of functions are gone. Wider ones are not, whether or not they end with this test."""
-        if test.rest is None or test.rest.closed:
+        if test.rest is None:
             return
         # pytest still has the values of fixtures that are gone, and the instance of the test's class.
         (getattr(item, "funcargs", None) or {}).clear()
@@ -193,20 +196,20 @@ class Measuring:
             for name in ("_obj", "_instance"):
                 vars(item).pop(name, None)
         measuring.release_caches()
-        collect = False
-        if test.passed and test.record:
-            with self._measurable(test):
-                collect = _left_anything(measuring.read(test.rest, judging.TABLES[LEAKS], again=True))
-        recorder.close_window(test.rest, collect=collect, look=test.loops)
-        if test.passed and test.record and not test.unmeasured:
-            with self._measurable(test):
-                self._judge_rest(item, test)
+        if not (test.passed and test.record):
+            recorder.close_window(test.rest, collect=False)
+            return
+        with self._measurable(test):
+            collect = _left_anything(measuring.read(test.rest, judging.TABLES[LEAKS], again=True))
+            measuring.close(test.rest, collect=collect, look=test.loops)
+            self._judge_rest(item, test)
 
     def _judge_rest(self, item: pytest.Item, test: _Test) -> None:
         assert test.rest is not None
         report = measuring.checked(measuring.read(test.rest, judging.TABLES[LEAKS], again=True))
         known = self._caches.find(item, report.kept_blocks)
         warmup = test.limits.warmup if report.steps else 0
+        test.left = True
         left = judging.left_behind(report, warmup, known.is_harmless, test.made)
         failures = judging.leak_failures(test.limits, report, left, known, self.config.rootpath)
         leaked = {device: one.leaked for device, one in left.items()}
@@ -242,7 +245,13 @@ class Measuring:
         if test is None or call.when == "setup":
             yield
             return
-        over = call.excinfo is None and not bodies.failed(item) and bool(test.failures or test.unmeasured_limit)
+        ended_well = call.excinfo is None and not bodies.failed(item)
+        if call.when == "call" and ended_well and test.body is None:
+            test.unmeasured = test.unmeasured or "its body did not run in this process"
+        if call.when == "teardown" and test.passed and test.rest is not None and not test.left:
+            test.unmeasured = test.unmeasured or "its teardown did not run in this process"
+        judged = call.when == "call" or test.passed  # else the report of its call says all
+        over = ended_well and judged and bool(test.failures or test.unmeasured_limit)
         if over:
             call.excinfo = _raised("\n".join([*_failure_lines(test), *self._baseline_had(test.record), *test.notes]))
         outcome = yield
@@ -266,8 +275,9 @@ class Measuring:
                 report.cuptimem_unmeasured = test.unmeasured
             if test.notes and test.passed and not over:  # else they are in its failure
                 report.cuptimem_notes = test.notes
-            if test.rest is not None:
-                recorder.close_window(test.rest, collect=False)  # where its teardown was never called
+            for window in (test.body, test.rest):  # open where its teardown was never called, or no recording began
+                if window is not None:
+                    recorder.close_window(window, collect=False)
             del self._test[item]
 
     def _over_limit(self, test: _Test, call: pytest.CallInfo[None], report: Any) -> None:

@@ -107,7 +107,7 @@ class Figures(ABC):
 
 class _OnDevice(Figures):
     def __init__(self, whole: Figures, device: str) -> None:
-        if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", device):
+        if not re.fullmatch(r"cpu|cuda(:(0|[1-9][0-9]{0,2}))?", device):
             raise ValueError(f'no device is called {device!r}: it is "cpu", "cuda" or "cuda:0"')
         self._whole, self._device = whole, device
 

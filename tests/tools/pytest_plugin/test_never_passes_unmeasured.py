@@ -5,11 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from cuptimem.errors import Error
+from cuptimem.pytest_plugin import judging
+from cuptimem.pytest_plugin.limits import MEMORY, Limit, Limits
 from cuptimem.pytest_plugin.session import _file_name
+from cuptimem.report.load import from_dict
 from tests.conftest import clean_environment
+from tests.tools.cli import sample
 from tests.tools.pytest_plugin.measured import Run, run_suite
 
 __all__ = ["run_suite"]
@@ -173,6 +180,136 @@ def test_lost_events(run_suite: Callable[..., Run]) -> None:
     assert "1 test: its recording has lost 3 events: its figures would be wrong" in run.out
 
 
+ENDED_EARLY = (
+    START
+    + """
+from cuptimem.record import recorder
+
+def close_windows():
+    for window in reversed(recorder._capture.windows[:]):
+        recorder.close_window(window)
+
+def stop():
+    recorder._capture.core.capture_stop({})
+
+@pytest.mark.parametrize("end", [recorder.close_all, close_windows, stop])
+class TestEnds:
+    @memory("1 KiB")
+    def test_memory(self, end):
+        end()
+        torch.ones(1000)
+
+    @leak("0 B")
+    def test_leak(self, end):
+        end()
+        KEPT.append(torch.ones(1000))
+
+    @leak("0 B")
+    def test_teardown(self, end, request):
+        KEPT.append(torch.ones(1000))
+        request.addfinalizer(end)
+
+    def test_fixture(self, end, tensor_memory):
+        end()
+        torch.ones(1000)
+        with pytest.raises(__import__("cuptimem").Error, match="ended inside the test"):
+            tensor_memory.peak_bytes
+
+@memory("1 KiB")
+async def test_coroutine():
+    recorder.close_all()
+    torch.ones(1000)
+
+class TestCase(unittest.TestCase):
+    @memory("1 KiB")
+    def test_case(self):
+        recorder.close_all()
+        torch.ones(1000)
+
+    @leak("0 B")
+    def test_case_leak(self):
+        self.addCleanup(recorder.close_all)
+        KEPT.append(torch.ones(1000))
+
+@memory("1 KiB")
+def test_another_process(monkeypatch):
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    torch.ones(1000)
+
+@memory("1 KiB")
+def test_fails():
+    recorder.close_all()
+    assert not torch.ones(1000).sum()
+
+@memory("1 KiB")
+def test_skips():
+    recorder.close_all()
+    pytest.skip("of the test")
+
+@leak("0 B")
+def test_no_body():
+    raise AssertionError
+
+@leak("0 B")
+def test_no_teardown():
+    KEPT.append(torch.ones(1000))
+
+@memory("1 KiB")
+def test_after():
+    torch.ones(1000)
+"""
+)
+REPLACES = """
+import asyncio, inspect, pytest
+from _pytest.runner import call_and_report
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    if inspect.iscoroutinefunction(pyfuncitem.obj):
+        asyncio.run(pyfuncitem.obj())
+        return True
+
+def pytest_runtest_setup(item):
+    if item.name == "test_no_teardown":  # a plugin that has its own
+        item.teardown = lambda: None
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    if item.name == "test_no_body":  # it runs nothing, as what runs tests elsewhere
+        call_and_report(item, "setup")
+        call = pytest.CallInfo.from_call(lambda: None, "call")
+        item.ihook.pytest_runtest_logreport(report=item.ihook.pytest_runtest_makereport(item=item, call=call))
+        call_and_report(item, "teardown", nextitem=nextitem)
+        return True
+"""
+
+
+def test_a_recording_that_is_ended_inside_the_test(run_suite: Callable[..., Run]) -> None:
+    run = run_suite(conftest=REPLACES, test_it=ENDED_EARLY)
+    ends = [
+        f"{test}[{end}]" for test in ("memory", "leak", "teardown") for end in ("close_all", "close_windows", "stop")
+    ]
+    others = ("coroutine", "case", "case_leak", "another_process", "no_body", "no_teardown")
+    assert failed(run) == {
+        **{f"test_{name}": "UNMEASURED" for name in (*ends, *others)},
+        "test_fails": "FAILED",
+        "test_after": "MEMORY",
+    }, run.out
+    assert run.outcomes["skipped"] == run.outcomes["failed"] == 1, run.outcomes
+    assert run.outcomes["not"] == len(ends) + len(others)
+
+
+def test_reserved_bytes_that_are_not_known(tmp_path: Path) -> None:
+    """With another allocator than PyTorch's own nothing is reserved, and no limit holds."""
+    report = from_dict("x", sample.analysis(tmp_path))
+    limits = Limits((Limit(MEMORY, 1 << 40, "1T", of="reserved"),))
+    device = replace(report.devices[0], name="cuda:0", reserved_peak=None)
+    with pytest.raises(Error, match="what PyTorch reserves on cuda:0 is not known"):
+        judging.memory_failures(limits, replace(report, devices=(device,)), tmp_path)
+    for other in (replace(device, reserved_peak=1), replace(device, allocations=0)):
+        assert judging.memory_failures(limits, replace(report, devices=(other,)), tmp_path) == []
+
+
 DEVICES = (
     START
     + """
@@ -182,7 +319,7 @@ def test_devices(tensor_memory):
     del cycle
     assert tensor_memory.on("cpu").peak_above_start - 4000 <= "0 B"
     assert tensor_memory.on("cpu").leaked_bytes == 0 == tensor_memory.on("cuda").peak_bytes
-    for name in ("CPU", "cpu:0", "nonsense"):
+    for name in ("CPU", "cpu:0", "cuda:01", "cuda:\u0663", "nonsense"):
         with pytest.raises(ValueError, match="no device is called"):
             tensor_memory.on(name)
 """
