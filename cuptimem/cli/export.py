@@ -7,8 +7,8 @@ from cuptimem import naming
 from cuptimem.cli import reading
 from cuptimem.cli.parsing import Parser
 from cuptimem.output import exports
+from cuptimem.output.text import terminal
 from cuptimem.output.text.words import size
-from cuptimem.printable import printable
 
 _WHAT = ("peak", "end", "kept", "allocated", "temporary")
 _TABLES = ("steps", "allocations", "stacks")
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     with reading.hints_about(options.file):
         written = exports.export(options.file, options.to, options.output, asked)
     for note in written.notes:
-        print(f"! {printable(note)}")
-    name = printable(naming.shown(written.path))
-    print(f"wrote {name}: {written.what}, {size(written.bytes)}; open it in {printable(written.opens)}")
+        terminal.say(f"! {note}")
+    name = naming.shown(written.path)
+    terminal.say(f"wrote {name}: {written.what}, {size(written.bytes)}; open it in {written.opens}")
     return 0

@@ -5,6 +5,7 @@ import os
 import stat
 import sys
 
+from cuptimem import regular_files
 from cuptimem.naming import MAGIC, typed
 
 _RECORD = "record a program: cuptimem run script.py"
@@ -40,7 +41,10 @@ def about_script(script: str) -> str:
     if os.path.basename(script).startswith("python"):
         return "leave out the interpreter: cuptimem run script.py"
     command = shutil.which(script) or shutil.which(script, path=os.path.dirname(sys.executable))
-    first_line = _head(command).partition(b"\n")[0] if command is not None else b""
+    try:
+        first_line = _head(command).partition(b"\n")[0] if command is not None else b""
+    except OSError:  # it may not be read, or is a pipe
+        first_line = b""
     if command is not None and first_line.startswith(b"#!") and b"python" in first_line:
         return f"it is a command in Python: cuptimem run {typed(command)}"
     if command is not None:
@@ -51,13 +55,13 @@ def about_script(script: str) -> str:
 def is_trace(path: str) -> bool:
     """Whether a file begins as traces do."""
     try:
-        return stat.S_ISREG(os.stat(path).st_mode) and _head(path).startswith(MAGIC)
+        return _head(path).startswith(MAGIC)
     except OSError:
         return False
 
 
 def _head(path: str) -> bytes:
-    with open(path, "rb") as file:
+    with regular_files.opened(path) as file:
         return file.read(256)
 
 

@@ -1,7 +1,6 @@
 """cuptimem ledger FILE"""
 
 import argparse
-import math
 from collections.abc import Sequence
 
 from cuptimem.cli import reading
@@ -46,6 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+_LONGEST = 1e9  # seconds
+
+
 def _moment(text: str) -> str | float:
     if text in ("peak", "end"):
         return text
@@ -53,6 +55,6 @@ def _moment(text: str) -> str | float:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not math.isfinite(seconds) or seconds < 0:
+    if not 0 <= seconds < _LONGEST:
         raise argparse.ArgumentTypeError(f"takes peak, end, or seconds since the start, not {text!r}")
     return seconds

@@ -14,6 +14,8 @@ from cuptimem.report import own_code
 from cuptimem.report.load import analyze
 from cuptimem.report.model import Contents, Report
 
+_NUMBERS = 1 << 62
+
 WHAT = ("peak", "end", "allocated", "temporary")
 
 
@@ -61,9 +63,17 @@ def _package(text: str) -> tuple[str, ...]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def number(text: str) -> int:
+    """An argument that is a number, and no larger than the core takes. Raises ValueError for anything else."""
+    value = int(text)
+    if not -_NUMBERS <= value < _NUMBERS:
+        raise ValueError
+    return value
+
+
 def count(text: str) -> int:
     """An argument that counts from 1."""
-    value = int(text)
+    value = number(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"takes at least 1, not {value}")
     return value
@@ -71,7 +81,7 @@ def count(text: str) -> int:
 
 def index(text: str) -> int:
     """An argument that counts from 0."""
-    value = int(text)
+    value = number(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"takes at least 0, not {value}")
     return value
@@ -90,7 +100,7 @@ def add_contents(parser: argparse.ArgumentParser) -> None:
 
 
 def add_step(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--step", type=int, metavar="N", help=what)
+    parser.add_argument("--step", type=number, metavar="N", help=what)
 
 
 def read(

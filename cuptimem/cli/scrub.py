@@ -7,8 +7,8 @@ from cuptimem import naming
 from cuptimem.cli.parsing import Parser
 from cuptimem.errors import Error, core
 from cuptimem.output.scrubbing import Scrubber, Text
+from cuptimem.output.text import terminal
 from cuptimem.output.text.words import size
-from cuptimem.printable import printable
 from cuptimem.record import tempfiles
 
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         if isinstance(error, OSError):
             raise Error(f"{options.target}: {error.strerror}") from None
         raise
-    print(f"wrote {printable(naming.shown(target))} ({size(os.path.getsize(target))})")
+    terminal.say(f"wrote {naming.shown(target)} ({size(os.path.getsize(target))})")
     return 0
 
 

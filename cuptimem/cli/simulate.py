@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cuptimem import environ, interpreter
 from cuptimem.cli import parsing
 from cuptimem.cli.run import Usage, check_program, checked_output
+from cuptimem.cli.streams import complain
 
 if TYPE_CHECKING:
     from cuptimem.simulation.launch import Setup
@@ -152,7 +153,7 @@ def _simulate(request: argparse.Namespace, setup: "Setup", output: str) -> int:
     trace = os.path.abspath(naming.expand(output, os.getpid(), naming.rank_of(environ.obeyed()))) if output else ""
 
     def say(name: str) -> None:
-        print(f"cuptimem: running it again: {name}", file=sys.stderr)
+        complain(f"running it again: {name}")
 
     with tempfile.TemporaryDirectory(prefix="cuptimem-sim-") as folder:
         try:
@@ -220,7 +221,7 @@ def _memory(value: str) -> str:
 
 
 def _number(value: str) -> int:
-    if not value.isdigit():
+    if not value.isdecimal():
         raise argparse.ArgumentTypeError(f"takes a number, not {value!r}")
     return int(value)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cuptimem import regular_files
 from cuptimem.errors import Error
 from cuptimem.whole_files import replacing
 
@@ -20,6 +21,7 @@ FOLDER = ".cuptimem"
 NAME = "baseline"
 SCHEMA = 1
 CONTRIBUTORS = 10  # of a row
+_LARGEST = 256 << 20  # bytes of a file: that of 100,000 tests is half as large
 
 Record = Mapping[str, Any]
 Row = dict[str, Any]
@@ -201,7 +203,7 @@ def _all(root: Path, name: str) -> dict[str, Tests]:
 def _read(root: Path, path: Path) -> Tests | None:
     """None: there is no such file. Raises Error, one line, for one that is damaged."""
     try:
-        return _tests(json.loads(path.read_bytes()))
+        return _tests(json.loads(regular_files.content(path, _LARGEST)))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -228,7 +230,7 @@ class _OtherSchema(Exception):
 
 def _tests(document: object) -> Tests:
     """The tests of a file, every value checked. Raises ValueError with what is wrong."""
-    if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
+    if not isinstance(document, dict) or type(document.get("schema")) is not int:
         raise ValueError("not a baseline of cuptimem")
     if document["schema"] != SCHEMA:
         raise _OtherSchema(f"its schema is {document['schema']}, and this cuptimem reads {SCHEMA}")
@@ -251,6 +253,8 @@ def _wrong(row: Mapping[str, Any]) -> Iterator[str]:
         if not (_is_count(row.get(name)) or (name == "leaked" and row.get(name, 0) is None)):
             yield f"{name} is {_brief(row.get(name, 'missing'))}"
     contributors = row.get("contributors")
+    if isinstance(contributors, list) and len(contributors) > CONTRIBUTORS:
+        yield f"it has {len(contributors)} contributors, and a row has at most {CONTRIBUTORS}"
     for one in contributors if isinstance(contributors, list) else [contributors]:
         if not (
             isinstance(one, list)

@@ -313,7 +313,7 @@ def _unlisted(row: Row) -> int:
 def describe(one: Difference, width: int, lines: int = LINES_OF_A_TEST) -> list[str]:
     """A test and what it differs in, in a few lines of at most so many characters."""
     device = f" on {one.device}"
-    shown = [cut(printable(one.nodeid), max(1, width - len(device)), keep_end=True) + device]
+    shown = [cut(printable(one.nodeid), max(1, width - len(printable(device))), keep_end=True) + device]
     for name, before, after in one.figures():
         broken = " and ".join(rule.text for rule in one.broken if rule.figure == name)
         shown.append(f"  {_figure(name, before, after)}{f', over {broken}' if broken else ''}")
@@ -321,10 +321,10 @@ def describe(one: Difference, width: int, lines: int = LINES_OF_A_TEST) -> list[
     for change in changes[:lines]:
         shown.append(f"    {_line(change)}")
         if change.edited:
-            shown.append(f"      {printable(change.source)}")
+            shown.append(f"      {change.source}")
     if len(changes) > lines:
         shown.append(f"    and {plural(len(changes) - lines, 'more line')}")
-    return [cut(line, width) for line in shown]
+    return [cut(printable(line), width) for line in shown]
 
 
 def _figure(name: str, before: int, after: int) -> str:
@@ -343,18 +343,18 @@ def _line(change: LineChange) -> str:
     else:
         then = f"{size(change.before)} to {size(change.after)}"
     least = "at least " if None in (change.before, change.after) else ""
-    return f"{least}{signed(change.change)} {change.what} {printable(change.place)}{phase}: {then}"
+    return f"{least}{signed(change.change)} {change.what} {change.place}{phase}: {then}"
 
 
 def beside(record: Record, baseline: Baseline, width: int) -> list[str]:
     """What the baseline had of a test that is over a limit, and so did not pass, on each device."""
     found = compare([{**record, "outcome": "passed"}], record["environment"], baseline)
-    lines = [f"baseline {printable(baseline.name)!r} has other figures:"] if found.differences else []
+    lines = [f"baseline {baseline.name!r} has other figures:"] if found.differences else []
     for one in found.differences:
         figures = describe(one, width)[1:]
         lines += [f"  on {one.device}", *figures] if len(record["devices"]) > 1 else figures
     if not lines and found.compared:
-        lines = [f"baseline {printable(baseline.name)!r} has the same figures"]
+        lines = [f"baseline {baseline.name!r} has the same figures"]
     return lines
 
 

@@ -13,7 +13,6 @@ import pytest
 from cuptimem.errors import Error
 from cuptimem.output.text.peak_views import category, knows_categories
 from cuptimem.output.text.words import code, count, more, plural, signed, size
-from cuptimem.printable import printable
 from cuptimem.pytest_plugin.holders import Holders
 from cuptimem.pytest_plugin.limits import LEAKS, MEMORY, Limit, Limits
 from cuptimem.report import ledger
@@ -139,7 +138,7 @@ def _shown(lines: Sequence[Line], root: Path) -> Iterable[str]:
         if knows_categories(line.contributors):
             made = f"{category(line.contributors)}{_of_module(line)}, "
         place = line.where if line.frame is None else _place(line.frame, root)
-        yield f"{size(line.bytes):>12}  {plural(line.count, 'block')}, {printable(made + place)}  {text}".rstrip()
+        yield f"{size(line.bytes):>12}  {plural(line.count, 'block')}, {made}{place}  {text}".rstrip()
     if len(lines) > SHOWN:
         rest = sum(line.bytes for line in lines[SHOWN:])
         yield f"{size(rest):>12}  {plural(len(lines) - SHOWN, 'more line')}"
@@ -273,7 +272,7 @@ def _left_lines(stacks: Sequence[_ByStack], rest: int, known: Holders, root: Pat
 
 
 def _holder(one: Holder) -> str:
-    return printable(one.path) if one.is_named else f"no name: {printable(one.path)}"
+    return one.path if one.is_named else f"no name: {one.path}"
 
 
 def _grown(leak: Leak, report: Report, known: Holders, root: Path) -> Iterable[str]:
@@ -283,7 +282,7 @@ def _grown(leak: Leak, report: Report, known: Holders, root: Path) -> Iterable[s
         what = f"{leak.count_per_step:.1f} graph nodes a step, about {what}"
     frame = user_frame(leak.retained_at) or leak.frame
     place = leak.where if frame is None else _place(frame, root)
-    yield f"{size(leak.bytes):>12}  {certain} by {what}, {printable(place)}  {code(frame)}".rstrip()
+    yield f"{size(leak.bytes):>12}  {certain} by {what}, {place}  {code(frame)}".rstrip()
     if leak.kind == "nodes":  # what grows in blocks is among those that were left behind
         for one in known.graph_paths(leak, report.kept_blocks):
             yield f"{size(one.bytes):>12}  of these held by {_holder(one)}"

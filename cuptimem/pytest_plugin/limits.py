@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cuptimem import sizes
-from cuptimem.printable import printable
+from cuptimem.pytest_plugin.usage import usage_error
 
 MEMORY, LEAKS = "limit_tensor_memory", "limit_tensor_leaks"
 OF = ("tensors", "reserved", "device")
@@ -88,8 +88,8 @@ def limits_of(item: pytest.Item) -> Limits:
             level = -nodes.index(node), _distance(node, mark)
             same = levels.setdefault(level, {}).setdefault((limit.of, limit.device), limit)
             if same != limit:
-                raise pytest.UsageError(
-                    f"{printable(node.nodeid)}: two limits for {limit.device or 'each device'}, {same.said!r} and "
+                raise usage_error(
+                    f"{node.nodeid}: two limits for {limit.device or 'each device'}, {same.said!r} and "
                     f"{limit.said!r}: keep one {kind}"
                 )
         for _, near in sorted(levels.items()):  # in each, a limit that names its device goes before a wider one
@@ -99,9 +99,7 @@ def limits_of(item: pytest.Item) -> Limits:
             found.append(_limit(_ini(kind), kind, ini, {}))
     limits = Limits(tuple(found))
     if len({limit.warmup for limit in limits.nearest_leaks()}) > 1:
-        raise pytest.UsageError(
-            f"{printable(item.nodeid)}: limits on leaks with several warmups: give each device the same"
-        )
+        raise usage_error(f"{item.nodeid}: limits on leaks with several warmups: give each device the same")
     return limits
 
 
@@ -131,14 +129,14 @@ def _ini(kind: str) -> str:
 
 
 def _from_mark(item: pytest.Item, kind: str, mark: pytest.Mark) -> Limit:
-    where = f"{printable(item.nodeid)}: {kind}"
+    where = f"{item.nodeid}: {kind}"
     known = {"device", "of"} if kind == MEMORY else {"device", "warmup", "filter_fn"}
     unknown = sorted(set(mark.kwargs) - known - {"limit"})
     if unknown:
-        raise pytest.UsageError(f"{where} takes {', '.join(sorted(known))}, not {', '.join(unknown)}")
+        raise usage_error(f"{where} takes {', '.join(sorted(known))}, not {', '.join(unknown)}")
     given = [*mark.args, *([mark.kwargs["limit"]] if "limit" in mark.kwargs else [])]
     if len(given) != 1:
-        raise pytest.UsageError(f'{where} takes one size, as in {kind}("512 MiB")')
+        raise usage_error(f'{where} takes one size, as in {kind}("512 MiB")')
     options = {name: value for name, value in mark.kwargs.items() if name != "limit"}
     return _limit(where, kind, given[0], options)
 
@@ -147,23 +145,23 @@ def _limit(where: str, kind: str, size: object, options: dict[str, Any]) -> Limi
     if not isinstance(size, bool | float) and hasattr(size, "__index__"):  # NumPy's numbers, too
         size = operator.index(size)
     if isinstance(size, bool) or not isinstance(size, str | int) or (isinstance(size, int) and size < 0):
-        raise pytest.UsageError(f'{where}: a size is a text like "512 MiB", or a number of bytes, not {size!r}')
+        raise usage_error(f'{where}: a size is a text like "512 MiB", or a number of bytes, not {size!r}')
     try:
         number = size if isinstance(size, int) else sizes.parse(size)
     except ValueError:
-        raise pytest.UsageError(f'{where}: {size!r} is no size; write it like "512 MiB"') from None
+        raise usage_error(f'{where}: {size!r} is no size; write it like "512 MiB"') from None
     device, of = options.get("device"), options.get("of", "tensors")
     if type(device).__module__ == "torch":
         device = str(device)
     warmup, chosen = options.get("warmup", 0), options.get("filter_fn")
     if device is not None and not (isinstance(device, str) and _DEVICE.fullmatch(device)):
-        raise pytest.UsageError(f'{where}: unknown device {device!r}: it is "cpu", "cuda" or "cuda:0"')
+        raise usage_error(f'{where}: unknown device {device!r}: it is "cpu", "cuda" or "cuda:0"')
     if of not in OF:
-        raise pytest.UsageError(f"{where}: of={of!r} is none of {', '.join(map(repr, OF))}")
+        raise usage_error(f"{where}: of={of!r} is none of {', '.join(map(repr, OF))}")
     if of != "tensors" and device == "cpu":
-        raise pytest.UsageError(f"{where}: of={of!r} is about CUDA devices; the CPU has tensors alone")
+        raise usage_error(f"{where}: of={of!r} is about CUDA devices; the CPU has tensors alone")
     if isinstance(warmup, bool) or not isinstance(warmup, int) or warmup < 0:
-        raise pytest.UsageError(f"{where}: warmup is a number of calls, not {warmup!r}")
+        raise usage_error(f"{where}: warmup is a number of calls, not {warmup!r}")
     if chosen is not None and not callable(chosen):
-        raise pytest.UsageError(f"{where}: filter_fn is a function of a contributor, not {chosen!r}")
+        raise usage_error(f"{where}: filter_fn is a function of a contributor, not {chosen!r}")
     return Limit(kind, number, str(size), device, of, warmup, chosen)

@@ -69,7 +69,7 @@ def table(records: Iterable[Record], width: int, most: int = MOST) -> list[str]:
     lines = _table(chosen, width)
     if len(rows) > most:
         lines.append(f"{INDENT}and {count(len(rows) - most)} more, up to {size(rows[most][2]['peak'])}")
-    return [cut(line, width) for line in lines]
+    return [cut(printable(line), width) for line in lines]
 
 
 def _order(row: tuple[str, str, Mapping[str, Any]]) -> tuple[int, str, str]:
@@ -91,7 +91,7 @@ def _table(rows: Sequence[tuple[str, str, Mapping[str, Any]]], width: int) -> li
         leaked = figures.get("leaked")
         numbers = [size(figures["peak"]), device, size(figures["allocated"]), count(figures["allocations"])]
         numbers += ["" if leaked is None else size(leaked)] if leaks else []
-        cells.append((*numbers, printable(nodeid)))
+        cells.append((*numbers, nodeid))
     heading, *lines = render([Table(tuple(columns), tuple(cells))], width).split("\n")
     shown = [heading]
     for line, (_, _, figures) in zip(lines, rows, strict=True):
@@ -103,5 +103,5 @@ def _largest(figures: Mapping[str, Any]) -> list[str]:
     """The first contributor, on a line of its own."""
     for number, _, place, phase, *_ in figures["contributors"][:1]:
         within = f" ({phase})" if phase not in ("", "other") else ""
-        return [f"{INDENT * 3}{size(number)} of it at {printable(place)}{within}"]
+        return [f"{INDENT * 3}{size(number)} of it at {place}{within}"]
     return []

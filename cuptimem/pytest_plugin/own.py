@@ -9,7 +9,10 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path, PurePath
 
+from cuptimem import regular_files
+
 _INSTALLED = "-packages"  # site-packages, dist-packages
+_LARGEST = 4 << 20  # bytes of a pyproject.toml
 
 
 def packages(root: Path) -> tuple[str, ...]:
@@ -22,7 +25,8 @@ def packages(root: Path) -> tuple[str, ...]:
 
 def _of_distribution(root: Path) -> Iterator[str]:
     try:
-        name = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
+        text = regular_files.content(root / "pyproject.toml", _LARGEST).decode()
+        name = tomllib.loads(text)["project"]["name"]
         files = metadata.files(name)
     except (OSError, ValueError, KeyError, TypeError, metadata.PackageNotFoundError):  # no project, or none installed
         return

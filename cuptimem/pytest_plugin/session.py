@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import sys
 import zlib
-from collections.abc import Generator, Mapping, Set
+from collections.abc import Generator, Iterable, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 
 from cuptimem.errors import Error
+from cuptimem.printable import printable
 from cuptimem.pytest_plugin import baselines, bodies, comparison, holders, judging, measuring, outputs
 from cuptimem.pytest_plugin.limits import LEAKS, MEMORY, Limits, limits_of
 from cuptimem.pytest_plugin.settings import Settings
@@ -85,7 +86,7 @@ class Measuring:
             return
         missing = measuring.missing_device(limits.devices)
         if missing:
-            raise pytest.skip.Exception(f"its limit is about {missing}", _use_item_location=True)
+            raise pytest.skip.Exception(printable(f"its limit is about {missing}"), _use_item_location=True)
         test = self._test[item] = _Test(limits)
         with self._measurable(test):
             self.capture.renew()
@@ -253,7 +254,7 @@ class Measuring:
         judged = call.when == "call" or test.passed  # else the report of its call says all
         over = ended_well and judged and bool(test.failures or test.unmeasured_limit)
         if over:
-            call.excinfo = _raised("\n".join([*_failure_lines(test), *self._baseline_had(test.record), *test.notes]))
+            call.excinfo = _raised([*_failure_lines(test), *self._baseline_had(test.record), *test.notes])
         outcome = yield
         report: Any = outcome.get_result()
         if over:
@@ -340,9 +341,10 @@ class LimitExceeded(pytest.fail.Exception):  # type: ignore[misc, name-defined] 
     """What other plugins see of a test that is over a limit."""
 
 
-def _raised(text: str) -> pytest.ExceptionInfo[LimitExceeded]:
+def _raised(lines: Iterable[str]) -> pytest.ExceptionInfo[LimitExceeded]:
+    """What every terminal, report and plugin gets: each line is one, and harmless."""
     try:
-        raise LimitExceeded(text, pytrace=False)
+        raise LimitExceeded("\n".join(map(printable, lines)), pytrace=False)
     except LimitExceeded as error:
         return pytest.ExceptionInfo.from_exc_info((type(error), error, error.__traceback__))
 

@@ -12,6 +12,7 @@ import pytest
 
 from cuptimem.errors import Error
 from cuptimem.pytest_plugin import baselines, comparison, outputs
+from cuptimem.pytest_plugin.usage import usage_error
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def settings_of(config: pytest.Config, setting: Callable[[str], Any]) -> Setting
         if settings.json is not None and settings.json.is_dir():
             raise ValueError(f"--cuptimem-json: {target} is a folder; name a file")
     except (ValueError, Error) as error:
-        raise pytest.UsageError(str(error)) from None
+        raise usage_error(str(error)) from None
     if not (settings.any_output or setting("-most") is not None or traces):
         return replace(settings, every=False)
     return settings

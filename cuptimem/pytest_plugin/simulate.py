@@ -17,7 +17,9 @@ import pytest
 
 from cuptimem import environ, interpreter
 from cuptimem.errors import Error
+from cuptimem.printable import printable
 from cuptimem.pytest_plugin import arguments
+from cuptimem.pytest_plugin.usage import usage_error
 from cuptimem.record import backward_threads, process_info, recorder, startup
 from cuptimem.simulation import api, cards, environment, launch
 from cuptimem.simulation import device as simulator
@@ -60,19 +62,19 @@ def begin(config: pytest.Config, parser: pytest.Parser, args: list[str], memory:
         atexit.register(backward_threads.wait)
         return
     if asked_by in (str(os.getpid()), str(os.getppid())):
-        raise pytest.UsageError(
+        raise usage_error(
             f"{OPTION}: the dynamic linker did not load the simulated device from LD_PRELOAD into {sys.executable}; "
             "leave the option out, or take a Python that is not statically linked and not privileged"
         )
     variables = _variables(_setup(memory))
     caller, is_console = _caller_of_main()
     if caller is None:
-        raise pytest.UsageError(
+        raise usage_error(
             f"{OPTION}: this process is not on the simulated device and does not belong to a command line of pytest; "
             "start it with the variables that `cuptimem simulate --environment` prints"
         )
     if recorder.active():
-        raise pytest.UsageError(
+        raise usage_error(
             f"{OPTION}: cuptimem is recording this process, and the tests would run in another one; type instead: "
             "env $(cuptimem simulate --environment) cuptimem run -m pytest ... (--memory chooses the size)"
         )
@@ -92,7 +94,7 @@ def run_child(config: pytest.Config) -> int | None:
     try:
         code = launch.run_in_place(child.command, child.variables)
     except Error as error:
-        raise pytest.UsageError(f"{OPTION}: {error}") from error
+        raise usage_error(f"{OPTION}: {error}") from error
     if code >= 0:
         return code
     if -code in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):  # sent to end both
@@ -103,16 +105,15 @@ def run_child(config: pytest.Config) -> int | None:
 def require_device(config: pytest.Config) -> None:
     """Raises UsageError where `begin` was not called: a plugin that a conftest names comes too late for it."""
     if not _is_on_device() and not config.option.help and not config.option.version:
-        raise pytest.UsageError(
+        raise usage_error(
             f"{OPTION} comes too late in a plugin that a conftest names: install cuptimem where pytest is, or add "
             "-p cuptimem"
         )
 
 
 def header() -> str:
-    return (
-        f"cuptimem: simulated {process_info.simulated_device(environ.obeyed())}; no kernel runs, so results are zeros"
-    )
+    device = process_info.simulated_device(environ.obeyed())
+    return printable(f"cuptimem: simulated {device}; no kernel runs, so results are zeros")
 
 
 def _is_on_device() -> bool:
@@ -131,12 +132,12 @@ def _setup(memory: str) -> launch.Setup:
         if memory[:1].isdigit():
             return api.make_setup("h100", memory, 1, None, None, None)
     except ValueError as error:
-        raise pytest.UsageError(f"{OPTION}: {error}") from error
+        raise usage_error(f"{OPTION}: {error}") from error
     try:
         return api.make_setup(memory, None, 1, None, None, None)
     except Error as error:
         known = ", ".join(card.key for card in cards.CARDS)
-        raise pytest.UsageError(f"{OPTION} takes a size such as 24GiB or one of {known}, not {memory!r}") from error
+        raise usage_error(f"{OPTION} takes a size such as 24GiB or one of {known}, not {memory!r}") from error
 
 
 def _is_memory(word: str) -> bool:
@@ -153,7 +154,7 @@ def _variables(setup: launch.Setup) -> dict[str, str]:
         environment.check()
         return {**startup.given_environment(), **launch.variables(environ.obeyed(), setup)}
     except Error as error:
-        raise pytest.UsageError(f"{OPTION}: {error}") from error
+        raise usage_error(f"{OPTION}: {error}") from error
 
 
 def _caller_of_main() -> tuple[FrameType | None, bool]:
@@ -195,7 +196,7 @@ def _replace_process(config: pytest.Config, variables: dict[str, str]) -> None:
         words, variables = environ.given(sys.orig_argv[1:], {_ONCE: str(os.getpid())}, variables)
         os.execve(sys.executable, [sys.executable, *words], variables)
     except OSError as error:
-        raise pytest.UsageError(f"{OPTION}: {sys.executable} does not start again: {error.strerror}") from error
+        raise usage_error(f"{OPTION}: {sys.executable} does not start again: {error.strerror}") from error
 
 
 def _child(config: pytest.Config, variables: dict[str, str]) -> _Child:
@@ -205,7 +206,7 @@ def _child(config: pytest.Config, variables: dict[str, str]) -> _Child:
     for plugin in config.invocation_params.plugins or ():
         name = plugin.__name__ if isinstance(plugin, ModuleType) else plugin
         if not isinstance(name, str):
-            raise pytest.UsageError(
+            raise usage_error(
                 f"{OPTION}: pytest.main(plugins=...) has an object of {type(plugin).__name__}, which cannot go to the "
                 "process on the simulated device; put the plugin into a module and name that"
             )
@@ -225,7 +226,7 @@ def _check_coverage() -> None:
     if coverage is None or coverage.Coverage.current() is None:
         return
     if not any(os.environ.get(name) for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")):
-        raise pytest.UsageError(
+        raise usage_error(
             f"{OPTION}: coverage measures this process, and the tests would run in another one; "
             f"type instead: coverage run -m pytest {OPTION} ..."
         )

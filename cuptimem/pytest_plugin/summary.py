@@ -141,7 +141,7 @@ class Summary:
             for report in self.failed:
                 write.write_sep("_", printable(report.nodeid), bold=True, red=True)
                 for line in str(report.longrepr).split("\n"):
-                    write.write_line(line)
+                    write.write_line(printable(line))
         sections: list[tuple[str, Iterable[str]]] = [
             ("not measured", (f"{plural(number, 'test')}: {why}" for why, number in Counter(self._unmeasured).items())),
             ("notes", _noted(self._notes)),
@@ -154,13 +154,13 @@ class Summary:
             for number, line in enumerate(lines):
                 if number == 0:
                     write.write_sep("=", f"tensor memory: {name}")
-                write.write_line(line)
+                write.write_line(printable(line))
         self._short_summary.add(write, self.failed)
 
 
 def _noted(notes: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for note, tests in list(notes.items())[:_NOTES]:
-        yield f"{printable(tests[0]) if len(tests) == 1 else plural(len(tests), 'test')}: {note}"
+        yield f"{tests[0] if len(tests) == 1 else plural(len(tests), 'test')}: {note}"
     if len(notes) > _NOTES:
         yield f"and {plural(len(notes) - _NOTES, 'more note')}"
 

@@ -92,7 +92,7 @@ _BETWEEN = re.compile(r"L[a-z]n?\d+E|S[0-9A-Z]*_|S[abdiost]|T\d*_|[A-Za-z_]")
 
 def _identifier(name: str, at: int) -> tuple[str, int]:
     """The identifier with its length before it that begins here, and where it ends; "" if none does."""
-    digits = re.compile(r"[1-9]\d*").match(name, at)
+    digits = re.compile(r"[1-9][0-9]{0,8}").match(name, at)
     if digits is None:
         return "", at
     end = digits.end() + int(digits.group())

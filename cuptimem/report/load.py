@@ -168,7 +168,7 @@ def operator_name(name: str | None) -> str | None:
     if re.fullmatch(r"N?\d.*", name) is None:
         return name.rsplit("::", 1)[-1] if name.startswith("torch::autograd::") else name
     text, last = name.removeprefix("N"), ""
-    while (match := re.match(r"\d+", text)) is not None:
+    while (match := re.match(r"[0-9]{1,9}", text)) is not None:
         length, text = int(match.group()), text[match.end() :]
         last, text = text[:length], text[length:]
     return last or name

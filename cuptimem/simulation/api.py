@@ -124,7 +124,7 @@ def check_assumption(name: str, fraction: float) -> None:
     """name: an operator, or "FILE:LINE operator". Raises ValueError for others, or for a share that is none."""
     place, _, operator = name.rpartition(" ")
     file, _, line = place.rpartition(":")
-    if place and not (file and line.isdigit()):
+    if place and not (file and line.isdecimal()):
         raise ValueError(f'{name!r} is no "FILE:LINE OPERATOR", such as "train.py:120 nonzero"')
     if operator not in data_sizes.OPERATORS:
         raise ValueError(f"no size is assumed for {operator!r}; there are {', '.join(data_sizes.OPERATORS)}")

@@ -131,7 +131,7 @@ def crashed_at(crash: str) -> str:
         if line.startswith('File "') and ", line " in line:
             file, _, rest = line[6:].partition('", line ')
             number = rest.split(" ", 1)[0]
-            if number.isdigit():
+            if number.isdecimal():
                 frames.append((file, int(number)))
     if not frames:
         return ""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from cuptimem import regular_files
 from cuptimem.errors import Error
 from cuptimem.tensorboard.data import FORMAT, STEP_COLUMNS, SUFFIX
 
@@ -163,8 +164,7 @@ def _files_of(prefix: str, top: str, folder: str) -> Iterator[Found]:
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            text = _unpacked(file.read(_LARGEST))
+        text = _unpacked(regular_files.content(path, _LARGEST))
         check(json.loads(text, parse_constant=_no_number))
     except OSError as error:
         raise Error(f"it cannot be read: {error.strerror or error}") from None
@@ -194,7 +194,7 @@ def _unpacked(packed: bytes) -> bytes:
 
 def check(data: Any) -> None:
     """Raises Error, one line, unless the page can show it."""
-    if not isinstance(data, dict) or not isinstance(data.get("format"), int):
+    if not isinstance(data, dict) or type(data.get("format")) is not int:
         raise Error("it is not one of cuptimem's files")
     if data["format"] != FORMAT:
         raise Error(f"it has format {data['format']}, this cuptimem reads {FORMAT}: update cuptimem")
@@ -216,7 +216,7 @@ def _has(part: Any, types: dict[str, type], what: str) -> None:
     if not isinstance(part, dict):
         raise Error(f"it is damaged: {what} is not an object")
     for name, kind in types.items():
-        if not isinstance(part.get(name), kind):
+        if type(part.get(name)) is not kind:  # True is an int, too
             raise Error(f"it is damaged: {what} lacks {name!r}")
 
 

@@ -6,10 +6,10 @@ import stat
 import sys
 from pathlib import Path
 
-from cuptimem import environ, naming
+from cuptimem import environ, naming, regular_files
 from cuptimem.errors import Error
+from cuptimem.output.text import terminal
 from cuptimem.output.text.words import size
-from cuptimem.printable import printable
 from cuptimem.whole_files import replacing
 
 # In the head of every page (pages/templates/page.html): a file that has it may be replaced.
@@ -79,7 +79,7 @@ def _is_stream(path: str) -> bool:
 
 def _is_page(path: str) -> bool:
     try:
-        with open(path, "rb") as file:
+        with regular_files.opened(path) as file:
             return _GENERATOR in file.read(_HEAD)
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
@@ -92,7 +92,7 @@ def write_page(options: argparse.Namespace, default_name: str, text: str) -> str
     if not write(path, encoded):
         return path
     opening = "" if options.open else "; open it in a browser, or repeat with --open"
-    print(f"wrote {printable(naming.shown(path))} ({size(len(encoded))}){opening}")
+    terminal.say(f"wrote {naming.shown(path)} ({size(len(encoded))}){opening}")
     if options.open:
         open_browser(path)
     return path

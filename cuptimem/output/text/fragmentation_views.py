@@ -30,7 +30,7 @@ def _headline(one: Fragmentation) -> str:
 
 def variable(torch: str) -> str:
     """What settings of the allocator are read from. 2.9 reads only part of them from the newer name."""
-    version = re.match(r"(\d+)\.(\d+)", torch)
+    version = re.match(r"(\d{1,9})\.(\d{1,9})", torch)
     old = version is not None and (int(version[1]), int(version[2])) < (2, 12)
     return "PYTORCH_CUDA_ALLOC_CONF" if old else "PYTORCH_ALLOC_CONF"
 

@@ -5,20 +5,39 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from cuptimem import environ
 from cuptimem.output.text import text
 from cuptimem.output.text.blocks import Block, Text
 from cuptimem.printable import printable
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _STYLES = {"": "", "title": "bold", "strong": "bold cyan", "dim": "dim", "warning": "yellow"}
 _PATIENCE_S = 1.0  # shorter work shows no progress
 
 
+_SIZES = ("COLUMNS", "LINES")
+
+
 def _columns() -> int | None:
     columns = environ.get("COLUMNS")
-    return int(columns) if columns.isdigit() and int(columns) > 0 else None
+    return int(columns) if _is_number(columns) else None
+
+
+def _is_number(text: str) -> bool:
+    """Not "²", which is a digit, nor more digits than int() takes, nor 0."""
+    return text.isdecimal() and len(text) < 10 and int(text) > 0
+
+
+def _console(stream: TextIO) -> "Console":
+    from rich.console import Console
+
+    # rich takes these two for numbers where they are digits alone.
+    sane = {name: value for name, value in environ.obeyed().items() if name not in _SIZES or _is_number(value)}
+    return Console(highlight=False, file=stream, _environ=sane)
 
 
 def width_of_output() -> int | None:
@@ -29,16 +48,20 @@ def width_of_output() -> int | None:
         return None
 
 
+def say(line: str) -> None:
+    """Prints one line, whatever is in it."""
+    print(printable(line))
+
+
 def show(blocks: Sequence[Block], stream: TextIO | None = None, otherwise: int | None = None) -> None:
     """Prints the blocks on standard output, or on another stream. otherwise: the width where nothing tells one."""
     stream = stream or sys.stdout
     if not stream.isatty():
         print(text.render(blocks, _columns() or otherwise), file=stream)
         return
-    from rich.console import Console
     from rich.text import Text as Styled
 
-    console = Console(highlight=False, file=stream)
+    console = _console(stream)
     for block in blocks:
         if isinstance(block, Text):
             for shown in text.lines(block, console.width):
@@ -72,7 +95,6 @@ def progress(what: str) -> Iterator[Callable[[float], bool]]:
 
         def tell(share: float) -> bool:
             if not shown and time.monotonic() - began > _PATIENCE_S:
-                from rich.console import Console
                 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
                 bar = stack.enter_context(
@@ -81,7 +103,7 @@ def progress(what: str) -> Iterator[Callable[[float], bool]]:
                         BarColumn(),
                         TaskProgressColumn(),
                         TimeRemainingColumn(),
-                        console=Console(stderr=True),
+                        console=_console(sys.stderr),
                         transient=True,
                     )
                 )

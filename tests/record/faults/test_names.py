@@ -299,6 +299,41 @@ def test_typed() -> None:
     assert naming.typed("a\x1b1\u202e'").endswith("a\\0331\\342\\200\\256\\''")
 
 
+@pytest.mark.parametrize("size", ["²", "0", "-1", "9" * 5000, "x"])
+def test_sizes_of_a_terminal_that_are_none(trace: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if they were not set: of a pipe no line is cut, a terminal has 80 columns."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.setenv(name, size)
+    found = [verb(["peak", trace])]
+    with contextlib.redirect_stdout(Terminal()) as stream:
+        assert cli.main(["peak", trace]) == 0
+    shown = [stream.getvalue()]
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.delenv(name)
+    found.append(verb(["peak", trace]))
+    with contextlib.redirect_stdout(Terminal()) as stream:
+        assert cli.main(["peak", trace]) == 0
+    shown.append(stream.getvalue())
+    assert found[0] == found[1] and found[0][0] == 0 and shown[0] == shown[1]
+
+
+def test_numbers_in_names_that_are_too_long(tmp_path: Path) -> None:
+    """Lengths in mangled names, the version of torch: Python refuses numbers of more than 4,300 digits."""
+    digits = "9" * 5000
+    long = replace(
+        names(),
+        node=f"N{digits}",
+        operator=digits,
+        kernel=f"_ZN{digits}",
+        meta={**names().meta, "torch": f"{digits}.{digits}"},
+    )
+    trace = traces.write(tmp_path / "run.cmem", long)
+    for view in VIEWS:
+        code, out, err = verb([*view, trace])
+        assert code == 0 and harmless(out) and harmless(err), view
+
+
 def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name is no markup of rich's, either."""
     now = [0.0]

@@ -393,6 +393,15 @@ def test_a_script_or_a_trace_as_verb_is_understood(run: Run, tmp_path: Path, tra
     assert f"cuptimem summary {trace}" in run("-m", "cuptimem", str(trace)).err
 
 
+def test_a_pipe_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "tool")
+    (tmp_path / "tool").chmod(0o755)
+    (tmp_path / "run.cmem").symlink_to("tool")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert hints.about_script("tool").startswith("it is a command; ")
+    assert not hints.is_trace(str(tmp_path / "run.cmem")) and hints.about(str(tmp_path / "run.cmem")) == ""
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -413,6 +422,12 @@ def test_a_script_or_a_trace_as_verb_is_understood(run: Run, tmp_path: Path, tra
         (["summary", "run.cmem", "b"], "'b' is one argument too many"),
         (["leaks", "run.cmem", "--fail-on-leaks"], "did you mean --fail-on-leak?"),
         (["peak", "run.cmem", "-n", "x"], "--top: invalid number: 'x'"),
+        (["peak", "run.cmem", "--step", str(1 << 64)], f"--step: invalid number: '{1 << 64}'"),
+        (["peak", "run.cmem", "-n", "²"], "--top: invalid number: '²'"),
+        (["peak", "run.cmem", "-n", "9" * 5000], "--top: invalid number: '999"),
+        (["ledger", "run.cmem", "--at", "1e30"], "--at takes peak, end, or seconds since the start, not '1e30'"),
+        (["simulate", "--devices", "²", "script.py"], "--devices takes a number, not '²'"),
+        (["export", "run.cmem", "--to", "memory-viz", "--newest", str(1 << 64)], "--newest: invalid number"),
         (["run", "skript.py"], "did you mean script.py?"),
         (["run", "python", "script.py"], "leave out the interpreter"),
         (["run", "sh"], "CUPTIMEM=1 CUPTIMEM_FOLLOW=1"),

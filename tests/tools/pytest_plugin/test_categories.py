@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cuptimem.pytest_plugin import judging
+from cuptimem.pytest_plugin import judging, session
 from cuptimem.report.load import from_dict
 from tests.tools.cli import labelled, sample
 
@@ -22,7 +22,8 @@ def test_a_module_may_have_any_name(tmp_path: Path) -> None:
     raw = labelled.raw(tmp_path)
     device = raw["devices"][0]
     device["contributors"] = [(*row[:7], "\x1b[2J", row[8]) for row in device["contributors"]]
-    assert all(line.isprintable() for line in judging._shown(from_dict("x", raw).peak.lines, tmp_path))
+    text = str(session._raised(judging._shown(from_dict("x", raw).peak.lines, tmp_path)).value)
+    assert r"of \x1b[2J" in text and all(line.isprintable() for line in text.split("\n"))
 
 
 def test_without_categories_it_is_the_phase(tmp_path: Path) -> None:
