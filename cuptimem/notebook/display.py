@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from cuptimem import cell_names
-from cuptimem.errors import Error
+from cuptimem.errors import Error, own
 from cuptimem.notebook import held as holders
 from cuptimem.notebook import markup, picture, svg
 from cuptimem.notebook.held import Held
@@ -65,7 +65,7 @@ def markup_of(shown: Any, held: Held | None = None) -> str:
     """The object as HTML. Never raises: what goes wrong here must not hide what the cell gave."""
     try:
         return _html(shown, held)
-    except Exception as error:  # whatever it is: the page says which
+    except own(Exception) as error:  # whatever it is: the page says which
         why = markup.escaped(f"cuptimem cannot draw this: {type(error).__name__}: {error}")
         said = _safely(plain, shown)[: MOST // 10]
         return f"<p><b>{why}</b></p>\n<pre>{escaping.escape(said.encode(errors='replace').decode())}</pre>"
@@ -76,7 +76,7 @@ def _safely(make: Callable[[Any], str], shown: Any) -> str:
         return make(shown)
     except Error as error:
         return str(error)
-    except Exception as error:  # as above
+    except own(Exception) as error:  # as above
         return f"cuptimem cannot show this: {type(error).__name__}: {error}"
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from cuptimem.errors import own
 from cuptimem.objects.reachable import Tensors, owner
 from cuptimem.record.holders import Want, find
 from cuptimem.report.leaks import Holder, Leak
@@ -57,7 +58,7 @@ class Holders:
     def _find(self, want: Want) -> tuple[Holder, ...]:
         try:
             return find([want])[0]
-        except Exception as error:  # the failure is one without it
+        except own(Exception) as error:  # the failure is one without it
             self.notes.append(f"holders are not known: {type(error).__name__}: {error}")
             return ()
 
