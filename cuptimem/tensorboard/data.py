@@ -1,10 +1,8 @@
-"""What the Memory page shows of one recording: a bounded file, prepared when the recording is at hand.
+"""What the Memory page shows of one recording, prepared when the recording is at hand.
 
 TensorBoard then needs neither the trace, which may have gigabytes, nor the C core, and may run on another machine.
 """
 
-import gzip
-import json
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +14,6 @@ from cuptimem.output.text.descent import shown_lines
 from cuptimem.report.leaks import Leak
 from cuptimem.report.model import Contents, Device, Line, Report, Step
 from cuptimem.report.stacks import Frame
-from cuptimem.whole_files import replacing
 
 FORMAT = 1
 SUFFIX = ".cuptimem.json.gz"
@@ -25,33 +22,29 @@ FOLDER = os.path.join("plugins", "cuptimem")
 _LINES = 500  # of a peak; the others are one row
 _STEPS = 5000  # from each end
 _LEAKS = 200
+_KEEPS = 20  # of what stands under a leak
+_DEVICES = 256
+_ALL_LINES = 4000  # of the peaks of all devices
+_FRAMES = 24
+_REMARKS = 100
 _TEXT = 300  # characters of a name
-
-
-def write(report: Report, folder: str, name: str, first_step: int, chart: object = None) -> str:
-    """Writes <folder>/plugins/cuptimem/<name>.cuptimem.json.gz whole or not at all; returns its path."""
-    target = os.path.join(folder, FOLDER, name + SUFFIX)
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    text = json.dumps(prepare(report, first_step, chart), separators=(",", ":"), allow_nan=False)
-    with replacing(target) as file:
-        file.write(gzip.compress(text.encode(), 6))
-    return target
 
 
 def prepare(report: Report, first_step: int = 0, chart: object = None) -> dict[str, Any]:
     """Anything that JSON takes. Texts are printable and short; they are text, never markup."""
     title, *_ = views.heading(report)
     steps, left_out = _ends(report.steps)
+    lines = min(_LINES, _ALL_LINES // max(1, len(report.devices[:_DEVICES])))
     return {
         "format": FORMAT,
         "title": _text(title.text) if isinstance(title, Text) else "",
-        "environment": {key: _text(value) for key, value in sorted(report.environment.items())[:60]},
+        "environment": {_text(key): _text(value) for key, value in sorted(report.environment.items())[:60]},
         "caveats": _lines_of_text(views.caveats(report)),
         "start_realtime_ns": report.start_realtime_ns,
         "duration_ns": report.duration_ns,
         "first_step": first_step,
         "clock": _text(counted_by(report.clock)),
-        "devices": [_device(device, first_step) for device in report.devices],
+        "devices": [_device(device, first_step, lines) for device in report.devices[:_DEVICES]],
         "resident": [[point.time_ns, point.bytes] for point in report.resident],
         "steps": [_step(step, first_step) for step in steps],
         "steps_left_out": left_out,
@@ -77,7 +70,7 @@ def _text(text: str) -> str:
 
 
 def _lines_of_text(blocks: Iterable[Block]) -> list[str]:
-    return [_text(block.text.removeprefix("! ")) for block in blocks if isinstance(block, Text)]
+    return [_text(block.text.removeprefix("! ")) for block in blocks if isinstance(block, Text)][:_REMARKS]
 
 
 def _shifted(step: int | None, first_step: int) -> int | None:
@@ -98,9 +91,9 @@ def _ends(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], int]:
     return (*steps[:_STEPS], *steps[-_STEPS:]), len(steps) - 2 * _STEPS
 
 
-def _device(device: Device, first_step: int) -> dict[str, Any]:
+def _device(device: Device, first_step: int, most: int) -> dict[str, Any]:
     lines, said = shown_lines(device.peak)
-    shown, others = lines[:_LINES], lines[_LINES:]
+    shown, others = lines[:most], lines[most:]
     known = peak_views.knows_categories(device.peak.contributors)
     return {
         "name": _text(device.name),
@@ -154,7 +147,7 @@ def _line(line: Line, known: bool) -> dict[str, Any]:
         "category": peak_views.category(line.contributors) if known else "",
         "module": _text(largest.qualified or " › ".join(largest.modules)),
         "below": _text(below.place) if below is not None and below != line.frame else "",
-        "stack": [_text(f"{frame.place} {words.function(frame)}") for frame in largest.stack[:24]],
+        "stack": [_text(f"{frame.place} {words.function(frame)}") for frame in largest.stack[:_FRAMES]],
     }
 
 
@@ -212,5 +205,5 @@ def _leak(leak: Leak, first_step: int) -> dict[str, Any]:
         "cause": leak.cause,
         "where": _text(leak.where),
         **_frame(leak.frame),
-        "keeps": [_leak(one, first_step) for one in leak.keeps],
+        "keeps": [_leak(one, first_step) for one in leak.keeps[:_KEEPS]],
     }

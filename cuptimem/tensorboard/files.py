@@ -1,234 +1,145 @@
-"""Finds and reads what the handler and the export wrote below a folder. Trusts nothing in a file."""
+"""All recordings below some folders, and what was read of them, for all requests together."""
 
-import hashlib
 import json
 import os
-import stat
 import threading
-import zlib
-from collections.abc import Iterator
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from cuptimem import regular_files
 from cuptimem.errors import Error
-from cuptimem.tensorboard.data import FORMAT, STEP_COLUMNS, SUFFIX
+from cuptimem.tensorboard import packed
+from cuptimem.tensorboard.checks import Damaged
+from cuptimem.tensorboard.comparison import compare
+from cuptimem.tensorboard.packed import State
+from cuptimem.tensorboard.walk import RECORDINGS, Found, Walked, walk
 
-_LARGEST = 256 << 20  # bytes of JSON in a file
-_FOLDERS = 50_000  # that one search looks into
-_KEPT = 16  # whole recordings in memory
+_WALK_HOLDS = 2.0  # seconds: requests of one page come together
+_KEPT = 64 << 20  # bytes of texts
+_AT_ONCE = 64 << 20  # bytes that one list unpacks; the others are in the next
 
-# What the page relies on, and of which type.
-_PARTS = {
-    "title": str,
-    "environment": dict,
-    "caveats": list,
-    "start_realtime_ns": int,
-    "duration_ns": int,
-    "first_step": int,
-    "clock": str,
-    "devices": list,
-    "resident": list,
-    "steps": list,
-    "steps_left_out": int,
-    "leaks": list,
-    "leaks_left_out": int,
-    "leak_headline": str,
-    "ooms": list,
-}
-_DEVICE = {
-    "name": str,
-    "start": int,
-    "end": int,
-    "peak": int,
-    "peak_ns": int,
-    "peak_blocks": int,
-    "allocated": int,
-    "allocations": int,
-    "lines": list,
-    "notes": list,
-    "rest": dict,
-    "timeline": list,
-}
-_FRAME = {"where": str, "file": str, "line": int, "function": str, "code": str}
-_LINE = {**_FRAME, "bytes": int, "count": int, "phase": str, "module": str, "below": str, "stack": list}
-_LEAK = {**_FRAME, "verdict": bool, "bytes": int, "count": int, "device": str, "kind": str, "loop": str, "keeps": list}
+_T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class Found:
-    """A file of ours below the folder."""
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a request for all recordings gets."""
 
-    id: str  # what a request names it by: never a path
-    run: str
-    name: str
-    path: str
-    state: tuple[int, int]  # time of the last change, size: what was read of it holds while these do
+    good: tuple[tuple[Found, dict[str, Any]], ...]
+    broken: tuple[tuple[Found, str], ...]  # with the reason
+    waiting: int  # that were not read yet
+    notes: tuple[str, ...]
 
 
 class Files:
-    """All files below some folders, and what was read of them. Threads of TensorBoard's server share it."""
+    """Threads of TensorBoard's server share it. One file is read at a time, so that what it needs in memory is needed
+    once, and no file is read again before it changes."""
 
     def __init__(self, folders: dict[str, str]) -> None:
         """folders: by what stands before the names of their runs."""
-        self._folders = folders
-        self._lock = threading.Lock()
-        self._read: dict[str, tuple[tuple[int, int], bytes]] = {}  # by path, the latest last
-        self._summaries: dict[str, tuple[tuple[int, int], dict[str, Any] | str]] = {}
+        self._reading = threading.Lock()  # held while a file is read or decoded
+        self._walks: _Shared[Walked] = _Shared(lambda: walk(folders), _WALK_HOLDS)
+        self._lists: _Shared[Listed] = _Shared(self._list, 0.0)
+        self._texts: _Latest[bytes] = _Latest(_KEPT, len)
+        self._summaries: _Latest[dict[str, Any] | str] = _Latest(2 * RECORDINGS, lambda _one: 1)  # a text: why not
 
     def any(self) -> bool:
-        return next(self.find(), None) is not None
+        return bool(self.find())
 
-    def find(self) -> Iterator[Found]:
-        """In the order of runs and names."""
-        left = _FOLDERS
-        for prefix, top in self._folders.items():
-            seen: set[tuple[int, int]] = set()
-            for folder, below, _files in os.walk(top, followlinks=True):
-                left -= 1
-                try:
-                    status = os.stat(folder)
-                except OSError:
-                    below.clear()
-                    continue
-                if left < 0 or (status.st_dev, status.st_ino) in seen:  # a link to a folder above
-                    below.clear()
-                    continue
-                seen.add((status.st_dev, status.st_ino))
-                below.sort()
-                if "plugins" in below:
-                    below.remove("plugins")
-                    yield from _files_of(prefix, top, folder)
+    def find(self) -> tuple[Found, ...]:
+        """In the order of runs and names; those of the last search, if that was just now."""
+        return self._walks.get().found
 
-    def one(self, id: str) -> Found | None:
-        return next((found for found in self.find() if found.id == id), None)
+    def one(self, id: str) -> Found:
+        """Raises Error where there is none."""
+        found = next((found for found in self.find() if found.id == id), None)
+        if found is None:
+            raise Error("there is no such recording (any more)")
+        return found
+
+    def list(self) -> Listed:
+        """Requests that come while another's list is made share the next one."""
+        return self._lists.get()
 
     def text(self, found: Found) -> bytes:
         """The file's JSON, checked. Raises Error, one line, for a file that is broken or gone."""
-        with self._lock:
-            known = self._read.pop(found.path, None)
-            if known is not None and known[0] == found.state:
-                self._read[found.path] = known
-                return known[1]
-        text = _read(found.path)
-        with self._lock:
-            self._read[found.path] = (found.state, text)
-            while len(self._read) > _KEPT:
-                del self._read[next(iter(self._read))]
+        state = _state(found)
+        text = self._texts.get(state)
+        if text is None:
+            text, _size = self._load(found, state, self._texts)
+        if text is None:
+            raise Error(str(self._summaries.get(state)))
         return text
 
-    def data(self, found: Found) -> dict[str, Any]:
-        """The same, decoded."""
-        loaded: dict[str, Any] = json.loads(self.text(found))
-        return loaded
+    def comparison(self, before: Found, after: Found) -> bytes:
+        """JSON of what the peaks of two recordings are made of. Raises Error."""
+        texts = self.text(before), self.text(after)
+        key = _state(before) + _state(after)
+        with self._reading:
+            made = self._texts.get(key)
+            if made is None:
+                made = json.dumps({"devices": compare(*map(packed.decoded, texts))}).encode()
+                self._texts.put(key, made)
+        return made
 
-    def summary(self, found: Found) -> dict[str, Any]:
-        """What a list of runs shows of it. Raises Error."""
-        with self._lock:
-            known = self._summaries.get(found.path)
-        if known is None or known[0] != found.state:
-            made: dict[str, Any] | str
+    def _list(self) -> Listed:
+        good: list[tuple[Found, dict[str, Any]]] = []
+        broken: list[tuple[Found, str]] = []
+        waiting, left = 0, _AT_ONCE
+        walked = self._walks.get()
+        for found in walked.found:
             try:
-                made = _summary(self.data(found))
+                state = _state(found)
+                known = self._summaries.get(state)
+                if known is None and left > 0:
+                    _text, size = self._load(found, state, self._summaries)
+                    left -= size
+                    known = self._summaries.get(state)
+            except Gone:
+                continue
             except Error as error:
-                made = str(error)
-            known = (found.state, made)
-            with self._lock:
-                self._summaries[found.path] = known
-        if isinstance(known[1], str):
-            raise Error(known[1])
-        return known[1]
+                known = str(error)
+            if known is None:
+                waiting += 1
+            elif isinstance(known, str):
+                broken.append((found, known))
+            else:
+                good.append((found, known))
+        return Listed(tuple(good), tuple(broken), waiting, walked.notes)
+
+    def _load(self, found: Found, state: State, wanted: "_Latest[Any]") -> tuple[bytes | None, int]:
+        """Reads a file, unless another request has put there what is wanted. Returns its text, if it can be shown, and
+        how many bytes were read and unpacked. Raises Error for what may be otherwise the next time."""
+        with self._reading:
+            known = self._summaries.get(state)
+            if isinstance(known, str) or wanted.get(state) is not None:
+                return self._texts.get(state), 0
+            try:
+                text, data = packed.read(found, state)
+            except Damaged as error:
+                self._summaries.put(state, str(error))
+                return None, state[2] + error.unpacked
+            self._summaries.put(state, _summary(data))
+            self._texts.put(state, text)
+            return text, state[2] + len(text)
 
 
-def _files_of(prefix: str, top: str, folder: str) -> Iterator[Found]:
-    place = os.path.join(folder, "plugins", "cuptimem")
+class Gone(Error):
+    """The file is not there any more."""
+
+
+def _state(found: Found) -> State:
     try:
-        names = sorted(os.listdir(place))
-    except OSError:
-        return
-    run = os.path.relpath(folder, top)
-    if prefix:
-        run = prefix if run == "." else f"{prefix}/{run}"
-    for name in names:
-        path = os.path.join(place, name)
-        try:
-            status = os.stat(path)
-        except OSError:
-            continue
-        # A pipe or a device would be read for ever. A folder is named as one that cannot be read.
-        is_file = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
-        if name.endswith(SUFFIX) and not name.startswith(".") and is_file:
-            id = hashlib.sha256(os.fsencode(path)).hexdigest()[:20]
-            yield Found(id, run, name.removesuffix(SUFFIX), path, (status.st_mtime_ns, status.st_size))
-
-
-def _read(path: str) -> bytes:
-    try:
-        text = _unpacked(regular_files.content(path, _LARGEST))
-        check(json.loads(text, parse_constant=_no_number))
+        return packed.state(os.lstat(found.path))
+    except (FileNotFoundError, NotADirectoryError):
+        raise Gone("there is no such recording (any more)") from None
     except OSError as error:
         raise Error(f"it cannot be read: {error.strerror or error}") from None
-    except (EOFError, zlib.error):
-        raise Error("it is cut or damaged") from None
-    except MemoryError:
-        raise Error("it needs more memory than there is") from None
-    except (ValueError, RecursionError):
-        raise Error("it is damaged: what is in it is no JSON") from None
-    return text
-
-
-def _no_number(name: str) -> None:
-    """A browser's JSON has no NaN and no Infinity."""
-    raise ValueError(name)
-
-
-def _unpacked(packed: bytes) -> bytes:
-    stream = zlib.decompressobj(wbits=31)
-    text = stream.decompress(packed, _LARGEST)
-    if stream.unconsumed_tail:
-        raise Error(f"it is larger than {_LARGEST >> 20} MiB")
-    if not stream.eof:
-        raise EOFError
-    return text
-
-
-def check(data: Any) -> None:
-    """Raises Error, one line, unless the page can show it."""
-    if not isinstance(data, dict) or type(data.get("format")) is not int:
-        raise Error("it is not one of cuptimem's files")
-    if data["format"] != FORMAT:
-        raise Error(f"it has format {data['format']}, this cuptimem reads {FORMAT}: update cuptimem")
-    _has(data, _PARTS, "the file")
-    for device in data["devices"]:
-        _has(device, _DEVICE, "a device")
-        _has(device["rest"], {"lines": int, "bytes": int, "count": int}, "the rest")
-        for line in device["lines"]:
-            _has(line, _LINE, "a line")
-            _has({"category": "", **line}, {"category": str}, "a line")  # older ones have none
-        _rows(device["timeline"], 4, "the timeline")
-    _rows(data["steps"], len(STEP_COLUMNS), "the steps")
-    _rows(data["resident"], 2, "resident memory")
-    for leak in data["leaks"]:
-        _has(leak, _LEAK, "a leak")
-
-
-def _has(part: Any, types: dict[str, type], what: str) -> None:
-    if not isinstance(part, dict):
-        raise Error(f"it is damaged: {what} is not an object")
-    for name, kind in types.items():
-        if type(part.get(name)) is not kind:  # True is an int, too
-            raise Error(f"it is damaged: {what} lacks {name!r}")
-
-
-def _rows(rows: list[Any], length: int, what: str) -> None:
-    for row in rows:
-        if not isinstance(row, list) or len(row) != length:
-            raise Error(f"it is damaged: a row of {what} has another length")
-        if not all(cell is None or isinstance(cell, (int, float, str)) for cell in row):
-            raise Error(f"it is damaged: a row of {what} has more than numbers and texts")
 
 
 def _summary(data: dict[str, Any]) -> dict[str, Any]:
+    """What the list shows of a recording. Small, for there are many: of devices the first."""
     return {
         "title": data["title"],
         "start_realtime_ns": data["start_realtime_ns"],
@@ -237,5 +148,46 @@ def _summary(data: dict[str, Any]) -> dict[str, Any]:
         "steps": len({row[0] for row in data["steps"]}) if not data["steps_left_out"] else None,
         "leaks": sum(leak["verdict"] for leak in data["leaks"]),
         "caveats": len(data["caveats"]),
-        "devices": [{key: device[key] for key in ("name", "peak", "end")} for device in data["devices"]],
+        "devices": [{key: device[key] for key in ("name", "peak", "end")} for device in data["devices"][:1]],
     }
+
+
+class _Latest(Generic[_T]):
+    """What was used last, up to a sum of weights."""
+
+    def __init__(self, most: int, weight: Callable[[_T], int]) -> None:
+        self._lock = threading.Lock()
+        self._most, self._weight, self._sum = most, weight, 0
+        self._kept: dict[State, _T] = {}  # the latest last
+
+    def get(self, key: State) -> _T | None:
+        with self._lock:
+            found = self._kept.pop(key, None)
+            if found is not None:
+                self._kept[key] = found
+            return found
+
+    def put(self, key: State, made: _T) -> None:
+        with self._lock:
+            before = self._kept.pop(key, None)
+            self._sum += self._weight(made) - (self._weight(before) if before is not None else 0)
+            self._kept[key] = made
+            while self._sum > self._most:
+                self._sum -= self._weight(self._kept.pop(next(iter(self._kept))))
+
+
+class _Shared(Generic[_T]):
+    """One result for all who ask within a time, and for all who wait while it is made."""
+
+    def __init__(self, make: Callable[[], _T], holds: float) -> None:
+        self._lock = threading.Lock()
+        self._make, self._holds = make, holds
+        self._made: tuple[float, _T] | None = None  # when it was begun
+
+    def get(self) -> _T:
+        asked = time.monotonic()
+        with self._lock:
+            if self._made is None or self._made[0] < asked - self._holds:
+                begun = time.monotonic()
+                self._made = (begun, self._make())
+            return self._made[1]

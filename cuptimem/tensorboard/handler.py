@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuptimem.errors import Error
 from cuptimem.record import recorder
-from cuptimem.tensorboard import data, picture, scalars
+from cuptimem.tensorboard import picture, scalars, writing
 
 if TYPE_CHECKING:
     from cuptimem.record.profiler import Profile
@@ -120,4 +120,4 @@ def write(
     if report.steps:
         scalars.append(os.path.join(folder, scalars.file_name(worker)), report, first_step, after)
     chart = picture.of(report, first_step) if drawn and report.devices else None
-    data.write(report, folder, name, first_step, chart)
+    writing.write(report, folder, name, first_step, chart)

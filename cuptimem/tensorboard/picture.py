@@ -7,15 +7,21 @@ from cuptimem.report.chart import Span
 from cuptimem.report.model import Report
 
 # A cycle's file stays small whatever the cycle's length: it is written while a training waits.
-_OVERVIEW = Span(intervals=512, entries=1 << 14, blocks=512)
-_FINE = Span(intervals=256, entries=1 << 13, blocks=512)
+_FEW = 2  # devices, whose pictures are as fine as this; those of more are coarser, so that all together stay as large
+
+
+def _span(devices: int, intervals: int, entries: int, blocks: int) -> Span:
+    share = max(1, -(-devices // _FEW))
+    return Span(intervals=intervals // max(1, share // 2), entries=entries // share, blocks=max(16, blocks // share))
+
 
 _STEPS = ("step", "endStep", "firstStep", "lastStep", "index")  # keys of steps' numbers; -1 and null: none
 
 
 def of(report: Report, first_step: int) -> dict[str, Any]:
     """For cuptimemTimeline() in a page's script. The trace is read again. Raises Error."""
-    found: dict[str, Any] = _shifted(timeline.data(report, overview=_OVERVIEW, fine=_FINE), first_step)
+    overview, fine = (_span(len(report.devices), *most) for most in ((512, 1 << 14, 512), (256, 1 << 13, 512)))
+    found: dict[str, Any] = _shifted(timeline.data(report, overview=overview, fine=fine), first_step)
     return found
 
 

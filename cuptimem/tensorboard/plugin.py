@@ -12,10 +12,11 @@ from werkzeug import wrappers
 
 from cuptimem.errors import Error
 from cuptimem.output.pages import timeline
+from cuptimem.output.text.words import shortened
 from cuptimem.printable import printable
-from cuptimem.tensorboard.comparison import compare
 from cuptimem.tensorboard.data import STEP_COLUMNS
-from cuptimem.tensorboard.files import Files, Found
+from cuptimem.tensorboard.files import Files
+from cuptimem.tensorboard.walk import Found
 
 # What the page loads besides its own modules, in this order: the timeline's parts, and what they share.
 _PARTS = (
@@ -61,37 +62,40 @@ class Plugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
 
     def runs(self, request: wrappers.Request) -> Any:
         """All recordings; those that cannot be read with the reason."""
-        good, broken = [], []
-        for found in self._files.find():
-            named = {"id": found.id, "run": printable(found.run), "name": printable(found.name)}
-            try:
-                good.append({**named, **self._files.summary(found)})
-            except Error as error:
-                broken.append({**named, "why": str(error)})
-        if good:
+        listed = self._files.list()
+        if listed.good:
             self._active = True
-        return _json(request, {"recordings": good, "broken": broken, "columns": STEP_COLUMNS})
+        answer = {
+            "recordings": [{**_named(found), **summary} for found, summary in listed.good],
+            "broken": [{**_named(found), "why": printable(why)} for found, why in listed.broken],
+            "waiting": listed.waiting,
+            "notes": listed.notes,
+            "columns": STEP_COLUMNS,
+        }
+        return _json(request, answer)
 
     def data(self, request: wrappers.Request) -> Any:
         """One recording, as it is in its file."""
         try:
-            return http_util.Respond(request, self._files.text(self._found(request, "id")), "application/json")
+            return _json(request, self._files.text(self._asked(request, "id")))
         except Error as error:
             return _refusal(request, error)
 
     def compare(self, request: wrappers.Request) -> Any:
         """The peaks of two recordings, line by line."""
         try:
-            before, after = (self._files.data(self._found(request, name)) for name in ("before", "after"))
-            return _json(request, {"devices": compare(before, after)})
+            before, after = (self._asked(request, name) for name in ("before", "after"))
+            return _json(request, self._files.comparison(before, after))
         except Error as error:
             return _refusal(request, error)
 
-    def _found(self, request: wrappers.Request, name: str) -> Found:
-        found = self._files.one(request.args.get(name, ""))
-        if found is None:
-            raise Error("there is no such recording (any more)")
-        return found
+    def _asked(self, request: wrappers.Request, name: str) -> Found:
+        return self._files.one(request.args.get(name, ""))
+
+
+def _named(found: Found) -> dict[str, str]:
+    """How the page calls it. A path may have anything in it, and thousands of characters."""
+    return {"id": found.id, "run": shortened(found.run, 300), "name": shortened(found.name, 300)}
 
 
 def _folders(context: Any) -> dict[str, str]:
@@ -108,7 +112,7 @@ def _folders(context: Any) -> dict[str, str]:
     return folders
 
 
-def _json(request: wrappers.Request, content: dict[str, Any], code: int = 200) -> Any:
+def _json(request: wrappers.Request, content: dict[str, Any] | bytes, code: int = 200) -> Any:
     return http_util.Respond(request, content, "application/json", code=code)
 
 

@@ -44,6 +44,11 @@ function value(_, bytes) {
     return bytes === null || bytes === undefined ? "–" : cuptimem.size(bytes);
 }
 
+/** Never so narrow that the distance between two marks is lost in their value. */
+function wide(_, low, top) {
+    return low === null ? [null, null] : [low, Math.max(top, low + 1e-6)];
+}
+
 let plots = [];
 
 /** All curves as wide as their places are now. */
@@ -104,7 +109,7 @@ export function drawTimeline(place, shown, device, other) {
     plot(place, {
         series,
         axes: [axis("seconds since the recording's start"), sizes()],
-        scales: { x: { time: false }, y: { range: (_, low, top) => [0, (top || 1) * 1.1] } },
+        scales: { x: { time: false, range: wide }, y: { range: (_, low, top) => [0, (top || 1) * 1.1] } },
         hooks: {
             drawClear: [(chart) => bands(chart, shown.one, device)],
             draw: [(chart) => mark(chart, seconds(device.peak_ns), device.peak)],

@@ -6,10 +6,11 @@ import { drawRuns } from "./runs.js";
 import { drawComparison, drawLeaks, drawPeak, drawSteps as drawStepsTable } from "./tables.js";
 
 const RELOAD_MS = 30_000;  // TensorBoard's own interval
+const MORE_MS = 500;  // while recordings are waiting to be read
 
 /** What is chosen, and what came from TensorBoard. */
 const state = {
-    list: { recordings: [], broken: [] },
+    list: { recordings: [], broken: [], notes: [], waiting: 0 },
     chosen: null,    // id of the recording that is shown
     compared: null,  // id of the one it is compared with
     device: null,
@@ -98,11 +99,11 @@ async function ask(path) {
 }
 
 async function reload() {
-    const before = JSON.stringify(state.list);
+    const before = JSON.stringify(state.list), chosen = state.chosen, first = !state.list.waiting;
     try {
         state.list = await ask("./runs");
     } catch (error) {
-        state.list = { recordings: [], broken: [], error: String(error.message || error) };
+        state.list = { recordings: [], broken: [], notes: [], waiting: 0, error: String(error.message || error) };
     }
     const ids = new Set(state.list.recordings.map((one) => one.id));
     for (const id of state.loaded.keys())
@@ -111,7 +112,11 @@ async function reload() {
         state.chosen = state.list.recordings.at(-1)?.id ?? null;
     if (!ids.has(state.compared))
         state.compared = null;
-    if (before !== JSON.stringify(state.list) || state.list.error)
+    if (state.list.waiting)
+        setTimeout(reload, MORE_MS);
+    if (state.list.waiting && !first && chosen === state.chosen)
+        drawRuns(places.side, state, actions);  // what is shown stays as it is
+    else if (before !== JSON.stringify(state.list) || state.list.error)
         await show();
 }
 
@@ -178,8 +183,18 @@ const actions = {
     reload: () => reload(),
 };
 
+/** The whole of what is chosen, or why it is not there: never a part. */
 function draw() {
     drawRuns(places.side, state, actions);
+    try {
+        drawShown();
+    } catch (error) {
+        places.main.replaceChildren(cuptimem.element("p", { class: "caveat", role: "alert" },
+            `This recording cannot be drawn: ${String(error.message || error)}`));
+    }
+}
+
+function drawShown() {
     const { element } = cuptimem;
     if (shown.error !== null || state.list.error) {
         places.main.replaceChildren(element("p", { class: "caveat", role: "alert" }, shown.error || state.list.error));

@@ -3,6 +3,8 @@
 
 import { exact, label } from "./index.js";
 
+const BROKEN = 100;  // files that are named
+
 export function drawRuns(place, state, actions) {
     const { element } = cuptimem;
     const focused = document.activeElement?.dataset?.key;
@@ -19,8 +21,8 @@ export function drawRuns(place, state, actions) {
     for (const one of shown)
         runs.set(one.run, [...(runs.get(one.run) ?? []), one]);
     const lists = [...runs].map(([run, recordings]) => group(run, recordings, state, actions));
-    const top = Math.max(1, ...state.list.recordings.flatMap((one) => one.devices.map((device) => device.peak)));
-    place.replaceChildren(bar, ...lists, ...broken(state.list.broken));
+    const top = state.list.recordings.reduce((most, one) => Math.max(most, one.devices[0]?.peak ?? 0), 1);
+    place.replaceChildren(bar, ...notes(state.list), ...lists, ...broken(state.list.broken));
     for (const bar of place.querySelectorAll("[data-peak]"))
         bar.style.width = `${(100 * Number(bar.dataset.peak)) / top}%`;
     if (focused)
@@ -56,13 +58,22 @@ function group(run, recordings, state, actions) {
     return element("section", {}, element("h2", { title: run }, run === "." ? "(this folder)" : run), list);
 }
 
+/** What is not in the list, and why. */
+function notes(list) {
+    const { element } = cuptimem;
+    const waiting = list.waiting ? [`${exact(list.waiting)} more recordings are being read.`] : [];
+    return [...waiting, ...list.notes].map((note) => element("p", { class: "note", role: "status" }, note));
+}
+
 /** Files that cannot be shown are named, with the reason. */
 function broken(files) {
     const { element } = cuptimem;
     if (!files.length)
         return [];
     const list = element("ul", {});
-    for (const one of files)
+    for (const one of files.slice(0, BROKEN))
         list.append(element("li", {}, element("code", {}, `${one.run}/${one.name}`), element("span", {}, ` ${one.why}`)));
+    if (files.length > BROKEN)
+        list.append(element("li", {}, `${exact(files.length - BROKEN)} more`));
     return [element("section", { class: "broken", role: "alert" }, element("h2", {}, "Cannot be shown"), list)];
 }

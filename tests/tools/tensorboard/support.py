@@ -14,9 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tensorboard.plugins import base_plugin
+from werkzeug.test import Client
+
 from cuptimem.report.load import from_dict
 from cuptimem.report.model import Report
 from cuptimem.tensorboard import handler
+from cuptimem.tensorboard.plugin import Plugin
 from tests.conftest import clean_environment
 from tests.tools.cli.sample import analysis
 
@@ -39,6 +43,22 @@ def report(folder: Path, *, scale: int = 1, **changes: Any) -> Report:
 
 def write(made: Report, run: Path, first_step: int = 0, name: str = "cycle") -> None:
     handler.write(made, str(run), "worker", f"{name}-{first_step}", first_step, drawn=False)
+
+
+def plugin(logdir: Path | None) -> Plugin:
+    """As TensorBoard makes it for a folder."""
+    return Plugin(base_plugin.TBContext(logdir=None if logdir is None else str(logdir)))
+
+
+def get(one: Plugin, path: str, **query: str) -> Any:
+    return Client(one.get_plugin_apps()[path]).get(path, query_string=query)
+
+
+def runs(one: Plugin) -> dict[str, Any]:
+    answer = get(one, "/runs")
+    assert answer.status_code == 200 and answer.content_type == "application/json"
+    found: dict[str, Any] = answer.json
+    return found
 
 
 def scalars(run: Path) -> dict[str, dict[int, tuple[float, float]]]:

@@ -17,28 +17,13 @@ pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pi
 from tensorboard.plugins import base_plugin
 from werkzeug.test import Client
 
-from cuptimem.tensorboard import data
+from cuptimem.tensorboard import data, packed, writing
 from cuptimem.tensorboard.data import FOLDER, SUFFIX
 from cuptimem.tensorboard.plugin import Plugin
 from tests.conftest import Result
-from tests.tools.tensorboard.support import HOSTILE, report, write
+from tests.tools.tensorboard.support import HOSTILE, get, plugin, report, runs, write
 
 Run = Callable[..., Result]
-
-
-def plugin(logdir: Path | None) -> Plugin:
-    return Plugin(base_plugin.TBContext(logdir=None if logdir is None else str(logdir)))
-
-
-def get(one: Plugin, path: str, **query: str) -> Any:
-    return Client(one.get_plugin_apps()[path]).get(path, query_string=query)
-
-
-def runs(one: Plugin) -> dict[str, Any]:
-    answer = get(one, "/runs")
-    assert answer.status_code == 200 and answer.content_type == "application/json"
-    found: dict[str, Any] = answer.json
-    return found
 
 
 def spoil(path: Path, kind: str) -> None:
@@ -74,19 +59,27 @@ KINDS = {
     "cut": "cut or damaged",
     "empty": "cut or damaged",
     "no gzip": "cut or damaged",
-    "unreadable": "cannot be read",
+    "unreadable": "cannot be read: Is a directory",
     "no json": "no JSON",
     "not ours": "not one of cuptimem's",
     "later format": "update cuptimem",
     "true for a number": "lacks 'duration_ns'",
     "true for a format": "not one of cuptimem's",
     "no devices": "lacks 'devices'",
-    "a device is text": "is not an object",
+    "a device is text": "devices[0] is not an object",
     "short rows": "another length",
-    "nested rows": "more than numbers",
+    "nested rows": "more than whole numbers",
     "not a number": "no JSON",
     "deep": "no JSON",
 }
+
+
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the recordings whose files are read from now on."""
+    read: list[str] = []
+    original = packed.read
+    monkeypatch.setattr(packed, "read", lambda found, state: read.append(found.name) or original(found, state))
+    return read
 
 
 def test_broken_files_are_named_and_the_good_ones_are_there(tmp_path: Path) -> None:
@@ -142,15 +135,15 @@ def test_lines_have_categories_and_modules(tmp_path: Path) -> None:
 
 def test_a_line_of_an_older_version_has_no_category(tmp_path: Path) -> None:
     from cuptimem.errors import Error
-    from cuptimem.tensorboard import files
+    from cuptimem.tensorboard import checks
 
     whole = data.prepare(report(tmp_path))
     line = whole["devices"][0]["lines"][0]
     del line["category"]
-    files.check(whole)
+    checks.check(whole)
     line["category"] = ["parameter"]
-    with pytest.raises(Error, match="lacks 'category'"):
-        files.check(whole)
+    with pytest.raises(Error, match=r"lines\[0\].category is no text"):
+        checks.check(whole)
 
 
 def of_lines(folder: Path, number: int) -> Any:
@@ -294,11 +287,7 @@ def test_a_link_to_a_folder_above_ends_no_search(tmp_path: Path) -> None:
 
 
 def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cuptimem.tensorboard import files
-
-    read: list[str] = []
-    original = files._read
-    monkeypatch.setattr(files, "_read", lambda path: read.append(path) or original(path))
+    read = reads(monkeypatch)
     write(report(tmp_path / "source"), tmp_path / "logs" / "one")
     one = plugin(tmp_path / "logs")
     for _ in range(3):
@@ -316,14 +305,14 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(os, "replace", fails)
     with pytest.raises(OSError, match="No space left"):
-        data.write(report(tmp_path / "source"), str(tmp_path / "logs"), "one", 0)
+        writing.write(report(tmp_path / "source"), str(tmp_path / "logs"), "one", 0)
     assert list((tmp_path / "logs" / FOLDER).iterdir()) == []
 
 
 def test_files_are_readable_by_others(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        path = data.write(report(tmp_path / "source"), str(tmp_path / "logs"), "one", 0)
+        path = writing.write(report(tmp_path / "source"), str(tmp_path / "logs"), "one", 0)
     finally:
         os.umask(before)
     assert path.endswith(SUFFIX) and os.stat(path).st_mode & 0o777 == 0o644
