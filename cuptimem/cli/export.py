@@ -1,6 +1,7 @@
 """cuptimem export --to FORMAT FILE"""
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from cuptimem import naming
@@ -9,6 +10,7 @@ from cuptimem.cli.parsing import Parser
 from cuptimem.output import exports
 from cuptimem.output.text import terminal
 from cuptimem.output.text.words import size
+from cuptimem.whole_files import descriptor, is_stream
 
 _WHAT = ("peak", "end", "kept", "allocated", "temporary")
 _TABLES = ("steps", "allocations", "stacks")
@@ -27,7 +29,8 @@ def parser() -> argparse.ArgumentParser:
         "-o",
         "--output",
         metavar="OUT",
-        help="where to (default: beside the trace); compressed where it ends in .gz; for csv and tensorboard a folder",
+        help="where to (default: beside the trace; -: standard output); compressed where it ends in .gz; for csv and "
+        "tensorboard a folder",
     )
     result.add_argument("-f", "--force", action="store_true", help="replace what is there")
     result.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
@@ -59,10 +62,12 @@ def main(arguments: Sequence[str]) -> int:
         code=options.code,
         force=options.force,
     )
+    target = "/dev/stdout" if options.output == "-" else options.output
     with reading.hints_about(options.file):
-        written = exports.export(options.file, options.to, options.output, asked)
+        written = exports.export(options.file, options.to, target, asked)
+    said = sys.stderr if descriptor(written.path) == 1 else sys.stdout  # which then is the export
     for note in written.notes:
-        terminal.say(f"! {note}")
-    name = naming.shown(written.path)
-    terminal.say(f"wrote {name}: {written.what}, {size(written.bytes)}; open it in {written.opens}")
+        terminal.say(f"! {note}", said)
+    what = written.what if is_stream(written.path) else f"{written.what}, {size(written.bytes)}"
+    terminal.say(f"wrote {naming.shown(written.path)}: {what}; open it in {written.opens}", said)
     return 0

@@ -3,13 +3,12 @@
 import os
 from collections.abc import Sequence
 
-from cuptimem import naming
+from cuptimem import naming, whole_files
 from cuptimem.cli.parsing import Parser
 from cuptimem.errors import Error, core
 from cuptimem.output.scrubbing import Scrubber, Text
 from cuptimem.output.text import terminal
 from cuptimem.output.text.words import size
-from cuptimem.record import tempfiles
 
 
 def parser() -> Parser:
@@ -47,16 +46,11 @@ def main(arguments: Sequence[str]) -> int:
     rewrite = core().trace_rewrite
     rewrite(options.source, None, see, lines=not options.no_source)
     scrubber = Scrubber(texts, options.hide, owner(options.source))
-    partial = tempfiles.name(os.path.dirname(target))
     try:
-        rewrite(options.source, partial, scrubber.replace, lines=not options.no_source)
-        os.replace(partial, target)
-    except BaseException as error:
-        if os.path.lexists(partial):
-            os.unlink(partial)
-        if isinstance(error, OSError):
-            raise Error(f"{options.target}: {error.strerror}") from None
-        raise
+        with whole_files.beside(target) as part:
+            rewrite(options.source, part, scrubber.replace, lines=not options.no_source)
+    except OSError as error:
+        raise Error(f"{options.target}: {error.strerror}") from None
     terminal.say(f"wrote {naming.shown(target)} ({size(os.path.getsize(target))})")
     return 0
 

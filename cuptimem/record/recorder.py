@@ -12,10 +12,10 @@ import os
 import sys
 import time
 
-from cuptimem import environ, naming
+from cuptimem import environ, naming, tempfiles
 from cuptimem.errors import Error, own, recording_core
 from cuptimem.printable import encoded, printable
-from cuptimem.record import garbage, instruments, process_info, refusals, role, source_text, tempfiles
+from cuptimem.record import garbage, instruments, process_info, refusals, role, source_text
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 

@@ -7,9 +7,8 @@ import os
 import sys
 import time
 
-from cuptimem import environ, naming
+from cuptimem import environ, naming, tempfiles
 from cuptimem.errors import own
-from cuptimem.record import tempfiles
 
 _WORKER = "torch.utils.data._utils.worker"  # its _worker_info is set once a worker's loop has begun
 

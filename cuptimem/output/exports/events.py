@@ -16,7 +16,7 @@ from cuptimem.report import own_code
 from cuptimem.report.load import analyze
 from cuptimem.report.model import Report
 from cuptimem.report.stacks import Frame, Stack, user_frame
-from cuptimem.whole_files import replacing
+from cuptimem.whole_files import is_stream, replacing
 
 TEXT_MOST = 1024  # characters of a name
 _NO_STACK, _LOST_STACK = 0, 1  # csrc/base/event.h
@@ -166,7 +166,7 @@ def refuse(path: str, options: Options) -> None:
     """Raises Error where something is there that may not be replaced."""
     if os.path.isdir(path):
         raise Error(f"{path} is a directory; name a file")
-    if os.path.lexists(path) and not options.force:
+    if os.path.lexists(path) and not options.force and not is_stream(path):
         raise Error(f"{path} is there already; --force replaces it, -o names another one")
 
 

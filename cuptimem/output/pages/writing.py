@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import stat
 import sys
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from cuptimem import environ, naming, regular_files
 from cuptimem.errors import Error
 from cuptimem.output.text import terminal
 from cuptimem.output.text.words import size
-from cuptimem.whole_files import replacing
+from cuptimem.whole_files import is_stream, replacing
 
 # In the head of every page (pages/templates/page.html): a file that has it may be replaced.
 _GENERATOR = b'<meta name="generator" content="cuptimem'
@@ -51,7 +50,7 @@ def target(options: argparse.Namespace, default_name: str) -> str:
     if options.output is None and os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
         # It may have come with the trace, and lead anywhere.
         raise Error(f"{naming.shown(path)} is no ordinary file; name the page with -o")
-    if _is_stream(path):
+    if is_stream(path):
         return path
     if not os.path.isdir(folder):
         raise Error(f"{naming.shown(folder)} is not a directory; make it first")
@@ -70,11 +69,6 @@ def _check_replaceable(options: argparse.Namespace, path: str) -> None:
             raise Error(f"{path} is the trace itself; choose another name")
     if not options.force and not _is_page(path):
         raise Error(f"{path} exists and is no page of cuptimem; choose another name, or replace it with --force")
-
-
-def _is_stream(path: str) -> bool:
-    """A terminal, a pipe, /dev/null: what is written to and not replaced."""
-    return os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
 
 
 def _is_page(path: str) -> bool:
@@ -105,15 +99,12 @@ def encode(text: str) -> bytes:
 def write(path: str, content: bytes) -> bool:
     """To a place that target() gave. False: to a stream, of which nothing stays. Raises Error, one line."""
     try:
-        if _is_stream(path):
-            with open(path, "wb") as file:
-                file.write(content)
-            return False
-        with replacing(os.path.realpath(path)) as file:
+        stream = is_stream(path)
+        with replacing(path if stream else os.path.realpath(path)) as file:
             file.write(content)
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
-    return True
+    return not stream
 
 
 def open_browser(path: str) -> bool:

@@ -48,9 +48,9 @@ def width_of_output() -> int | None:
         return None
 
 
-def say(line: str) -> None:
-    """Prints one line, whatever is in it."""
-    print(printable(line))
+def say(line: str, stream: TextIO | None = None) -> None:
+    """Prints one line on standard output, or on another stream, whatever is in it."""
+    print(printable(line), file=stream)
 
 
 def show(blocks: Sequence[Block], stream: TextIO | None = None, otherwise: int | None = None) -> None:

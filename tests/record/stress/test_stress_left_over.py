@@ -11,7 +11,7 @@ def test_files_of_the_dead_go_and_those_of_the_living_stay(child, tmp_path):
     answer = child(
         """
 import shutil, time
-from cuptimem.record import tempfiles as aside
+from cuptimem import tempfiles as aside
 pid = os.fork()
 if pid == 0:
     open(aside.name(os.getcwd()), "w").close()

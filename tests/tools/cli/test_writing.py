@@ -2,12 +2,16 @@
 
 import argparse
 import os
+import signal
+import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from cuptimem import Error, whole_files
+from cuptimem import Error, tempfiles, whole_files
 from cuptimem.output.pages import page, writing
 
 PAGE = '<!doctype html><html><head><meta name="generator" content="cuptimem"></head></html>'
@@ -80,6 +84,91 @@ def test_what_is_there_stays_until_all_of_the_new_is_written(tmp_path: Path) -> 
         assert page.read_text() == PAGE
         raise KeyboardInterrupt
     assert page.read_text() == PAGE and os.listdir(tmp_path) == ["a.html"]
+
+
+_WRITE = """
+import os, signal, sys
+from cuptimem import whole_files
+path, number, nameless = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "nameless"
+if not nameless:
+    del os.O_TMPFILE  # as on a file system that has no such files
+with whole_files.replacing(path) as file:
+    file.write(b"half of")
+    file.flush()
+    print(*sorted(os.listdir(os.path.dirname(path))), flush=True)
+    signal.raise_signal(number)
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("kind", ["nameless", "named"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL], ids=lambda n: n.name)
+def test_a_killed_writer_leaves_nothing(tmp_path: Path, number: signal.Signals, kind: str) -> None:
+    """Where the file has a name and the signal is SIGKILL, until the next writer comes to the folder."""
+    path = tmp_path / "a.html"
+    path.write_text(PAGE)
+    command = [sys.executable, "-c", _WRITE, str(path), str(int(number)), kind]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == -number, done.stderr
+    assert len(done.stdout.split()) == (1 if kind == "nameless" else 2)
+    if kind == "named" and number == signal.SIGKILL:
+        assert len(os.listdir(tmp_path)) == 2
+        with whole_files.replacing(path) as file:
+            file.write(PAGE.encode())
+    assert path.read_text() == PAGE and os.listdir(tmp_path) == ["a.html"]
+
+
+def test_a_running_writer_keeps_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither it nor a name that only looks like one of ours is removed."""
+    monkeypatch.delattr(os, "O_TMPFILE")
+    (tmp_path / ".cuptimem-aside-1.2.3.4.cmem").write_text("theirs")
+    os.symlink("b", Path(tempfiles.name(str(tmp_path)).replace(f".{os.getpid()}.", f".{2**22 + 1}.")))
+    with whole_files.replacing(tmp_path / "a") as first:
+        first.write(b"1")
+        with whole_files.replacing(tmp_path / "b") as second:
+            second.write(b"2")
+    assert [(tmp_path / name).read_text() for name in "ab"] == ["1", "2"] and len(os.listdir(tmp_path)) == 4
+
+
+def test_signals_of_the_program_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE")
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    caught: list[int] = []
+    mine = lambda number, frame: caught.append(number)  # noqa: E731 (compared by identity)
+    signal.signal(signal.SIGTERM, mine)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with whole_files.replacing(tmp_path / "a"):
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGHUP)
+        assert caught == [signal.SIGTERM] and signal.getsignal(signal.SIGTERM) is mine
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with whole_files.replacing(tmp_path / "a"):
+            assert callable(signal.getsignal(signal.SIGTERM))
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGHUP), before, strict=True):
+            signal.signal(number, handler)
+
+
+def test_what_can_be_no_target(tmp_path: Path) -> None:
+    """A pipe without a reader would be waited for, and a socket or a disk is no place for a page."""
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(tmp_path / "socket"))
+    for name, what in (("pipe", "no program reads"), ("socket", "it is a socket")):
+        with pytest.raises(Error, match=what):
+            writing.write(str(tmp_path / name), b"page")
+    assert sorted(os.listdir(tmp_path)) == ["pipe", "socket"]
+
+
+def test_an_open_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    """What /dev/stdout leads to may be a file, and root could replace the link."""
+    with (tmp_path / "a").open("wb") as file:
+        file.write(b"before ")
+        file.flush()
+        assert not writing.write(f"/dev/fd/{file.fileno()}", b"page")
+    assert (tmp_path / "a").read_text() == "before page"
 
 
 def test_a_stream_gets_the_page_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,8 @@
 """cuptimem export: names, refusals, the closing line."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,3 +83,26 @@ def test_a_pipe_is_written_to_and_stays_one(run: Callable[..., tuple[int, str, s
     finally:
         os.close(reading)
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_pipe_that_no_program_reads_is_refused(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path, kind: str
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    table = ["--table", "steps"] if kind == "csv" else []
+    code, out, error = run("plain", "--to", kind, "-o", str(tmp_path / "pipe"), "--force", *table)
+    assert (code, out) == (1, "") and "a pipe that no program reads" in error and len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_standard_output_has_the_export_alone(traces: Callable[[str], str], tmp_path: Path, name: str) -> None:
+    """A pipe and a file, where what was there before stays; the closing line goes to standard error."""
+    command = [sys.executable, "-m", "cuptimem", "export", traces("plain"), "--to", "collapsed", "-o", name]
+    piped = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert piped.stdout and "wrote" not in piped.stdout and piped.stderr.startswith("wrote /")
+    with (tmp_path / "all").open("w") as file:
+        file.write("before\n")
+        file.flush()
+        subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=True, cwd=tmp_path)
+    assert (tmp_path / "all").read_text() == "before\n" + piped.stdout and os.listdir(tmp_path) == ["all"]

@@ -8,6 +8,7 @@ loaded by itself only.
 """
 
 import os
+import stat
 import time
 
 from cuptimem.errors import own
@@ -74,7 +75,10 @@ def _is_left(file: str, path: str) -> bool:
     parts = file[len(prefix) : -len(_SUFFIX)].split(".")  # boot, namespace, pid, birth, random
     if len(parts) != 5 or not (parts[2].isascii() and parts[2].isdigit()):
         return False
-    old = time.time() - os.stat(path).st_mtime > _KEEP_SECONDS
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        return False
+    old = time.time() - status.st_mtime > _KEEP_SECONDS
     machine = _machine()
     if machine and f"{parts[0]}.{parts[1]}" == machine and parts[3] != "0":
         return birth(int(parts[2])) != parts[3] and (old or prefix == _PREFIX)
