@@ -218,3 +218,35 @@ class Reader:
     def lost(self) -> dict[str, int]: ...
     @property
     def progress(self) -> float: ...
+
+# a Reader's events as bytes of a file (csrc/python/py_export.c has what is between the texts)
+class Rows:
+    def __new__(
+        cls,
+        reader: Reader,
+        names: Callable[..., tuple[bytes, bytes, bytes]],
+        gaps: tuple[bytes, ...],
+        none: bytes,
+        ends: tuple[bytes, ...],
+        device: str | None = None,
+    ) -> Rows: ...
+    def read(self) -> bytes | None: ...
+    @property
+    def count(self) -> int: ...
+
+class MemoryViz:
+    def __new__(
+        cls,
+        reader: Reader,
+        names: Callable[..., tuple[bytes, bytes | None, bytes]],
+        start_us: int,
+        newest: int = 0,
+        device: str | None = None,
+    ) -> MemoryViz: ...
+    def read(self) -> list[bytes] | None: ...
+    def segments(self, device: int, number: int, /) -> bytes | None: ...
+    @property
+    def devices(self) -> list[str]: ...
+    @property
+    def entries(self) -> int: ...
+

@@ -1,10 +1,12 @@
 /* cuptimem._core.Reader: a trace's contents in batches of plain tuples, in bounded memory. */
+#include "py_reader.h"
+
 #include "py_build.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "../analysis/stream.h"
+#include "../exports/live.h"
 
 enum { BATCH = 4096 };
 
@@ -39,12 +41,21 @@ typedef struct reader {
     cm_stream *stream;
     cm_item *item; /* BATCH of them */
     bool used, over;
+    bool lent; /* to an export, which formats the items: stacks may be asked for meanwhile */
     cm_py_builder build;
     PyObject *kind[KINDS], *phase[PHASES], *category[CM_CATEGORIES]; /* their names, made once */
     PyObject *devices;                                               /* number -> str */
 } reader;
 
 static const char in_use[] = "this Reader is being read by another thread, or further out";
+
+/* Whether it may move on, or end. */
+static bool is_at_rest(const reader *r)
+{
+    if (r->used || r->lent)
+        PyErr_SetString(PyExc_RuntimeError, in_use);
+    return !r->used && !r->lent;
+}
 
 static bool is_free(const reader *r)
 {
@@ -173,12 +184,12 @@ static PyObject *none_without_step(int32_t step)
     return PyLong_FromLong(step);
 }
 
-/* The request is reported after its allocation, and on some devices never. */
 static PyObject *requested(const cm_replay *replay, const cm_item *item)
 {
-    if (item->kind == CM_ITEM_ALLOC || !replay->device[item->device].slack_known)
+    int64_t bytes;
+    if (!cm_live_requested(replay, item, &bytes))
         Py_RETURN_NONE;
-    return PyLong_FromLongLong(item->bytes - item->slack);
+    return PyLong_FromLongLong(bytes);
 }
 
 static PyObject *block_tuple(reader *r, const cm_item *item)
@@ -280,13 +291,9 @@ static PyObject *batch_list(reader *r, size_t count)
     return list;
 }
 
-static PyObject *reader_next(PyObject *self)
+/* The next items. Their number; 0: there are no more; -1: an exception is set. */
+static Py_ssize_t read_batch(reader *r)
 {
-    reader *r = (reader *)self;
-    if (r->used) {
-        PyErr_SetString(PyExc_RuntimeError, in_use);
-        return NULL;
-    }
     while (!r->over) {
         char error[512] = "";
         size_t count;
@@ -296,16 +303,69 @@ static PyObject *reader_next(PyObject *self)
         fine = cm_stream_read(r->stream, r->item, BATCH, &count, &over, error, sizeof error);
         PyEval_RestoreThread(saved);
         r->over = over || !fine;
-        PyObject *list = fine && count > 0 ? batch_list(r, count) : NULL;
         r->used = false;
-        if (!fine)
-            return cm_py_fail(error);
+        if (!fine) {
+            cm_py_fail(error);
+            return -1;
+        }
         if (count > 0)
-            return list;
+            return (Py_ssize_t)count;
         if (PyErr_CheckSignals() < 0)
-            return NULL;
+            return -1;
     }
-    return NULL;
+    return 0;
+}
+
+static PyObject *reader_next(PyObject *self)
+{
+    reader *r = (reader *)self;
+    if (!is_at_rest(r))
+        return NULL;
+    Py_ssize_t count = read_batch(r);
+    if (count <= 0)
+        return NULL;
+    r->used = true;
+    PyObject *list = batch_list(r, (size_t)count);
+    r->used = false;
+    return list;
+}
+
+/* --- lent to an export ---------------------------------------------------------------------- */
+
+bool cm_py_reader_lend(PyObject *self, cm_py_batch *batch)
+{
+    reader *r = (reader *)self;
+    if (!is_at_rest(r) || !is_free(r))
+        return false;
+    Py_ssize_t count = read_batch(r);
+    if (count < 0)
+        return false;
+    r->lent = true;
+    *batch = (cm_py_batch){.item = r->item,
+                           .count = (size_t)count,
+                           .replay = cm_stream_replay(r->stream),
+                           .steps = cm_stream_plan(r->stream)->steps.count};
+    return true;
+}
+
+void cm_py_reader_return(PyObject *self)
+{
+    ((reader *)self)->lent = false;
+}
+
+PyObject *cm_py_reader_device(PyObject *self, uint16_t device)
+{
+    return device_name((reader *)self, device);
+}
+
+PyObject *cm_py_reader_origin(PyObject *self, uint32_t origin)
+{
+    reader *r = (reader *)self;
+    const cm_origin *o = &cm_stream_replay(r->stream)->origin[origin];
+    return Py_BuildValue("(NIIONONN)", device_name(r, o->device), o->stack, o->own,
+                         r->phase[o->phase], cm_py_node_name(&r->build, o->name),
+                         r->category[o->category], cm_py_label(&r->build, o->module),
+                         cm_py_node_name(&r->build, o->saved_by));
 }
 
 /* --- properties of the trace ---------------------------------------------------------------- */
@@ -332,10 +392,8 @@ PyDoc_STRVAR(close_doc, "close()\n\nCloses the file. What comes after it raises 
 static PyObject *reader_close(PyObject *self, PyObject *ignored)
 {
     reader *r = (reader *)self;
-    if (r->used) {
-        PyErr_SetString(PyExc_RuntimeError, in_use);
+    if (!is_at_rest(r))
         return NULL;
-    }
     release(r);
     Py_RETURN_NONE;
 }
@@ -526,6 +584,8 @@ int cm_py_reader_exec(PyObject *module)
     if (type == NULL)
         return -1;
     int status = PyModule_AddObjectRef(module, "Reader", type);
+    if (status == 0)
+        status = cm_py_export_exec(module, type);
     Py_DECREF(type);
     return status;
 }

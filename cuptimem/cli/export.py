@@ -1,6 +1,7 @@
 """cuptimem export --to FORMAT FILE"""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -53,17 +54,19 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
-    asked = exports.Options(
-        device=options.device,
-        what=options.what,
-        least=options.least,
-        newest=options.newest,
-        table=options.table,
-        code=options.code,
-        force=options.force,
-    )
     target = "/dev/stdout" if options.output == "-" else options.output
-    with reading.hints_about(options.file):
+    name = os.path.basename(options.file)
+    with reading.hints_about(options.file), terminal.progress(f"exporting {name}") as tell:
+        asked = exports.Options(
+            device=options.device,
+            what=options.what,
+            least=options.least,
+            newest=options.newest,
+            table=options.table,
+            code=options.code,
+            force=options.force,
+            progress=tell,
+        )
         written = exports.export(options.file, options.to, target, asked)
     said = sys.stderr if descriptor(written.path) == 1 else sys.stdout  # which then is the export
     for note in written.notes:

@@ -11,7 +11,8 @@ def write(trace: str | os.PathLike[str], path: str | os.PathLike[str], options: 
     """Makes a run of a trace in the folder `path`; of a rank, in a subfolder. What an earlier export of the same trace
     left there is replaced. Raises Error, one line."""
     handler.require_tensorboard()
-    report = analyze(os.fspath(trace), window=getattr(options, "window", 0), code=getattr(options, "code", None))
+    asked = {name: getattr(options, name) for name in ("window", "code", "progress") if hasattr(options, name)}
+    report = analyze(os.fspath(trace), **asked)
     folder = handler.run_folder(os.fspath(path), report)
     name = f"{handler.worker_name(report)}.{report.start_realtime_ns}"
     events = os.path.join(folder, scalars.file_name(name))

@@ -25,9 +25,10 @@ INCLUDES = {
     "sources": "base frames capture",
     "heap": "base trace",
     "analysis": "base trace heap",
+    "exports": "base heap analysis",
     "compact": "base trace heap capture",  # of capture the ring file
     "recover": "base trace capture",  # of capture the ring file
-    "python": "base frames trace capture sources heap analysis compact recover",
+    "python": "base frames trace capture sources heap analysis exports compact recover",
     "simulator": "",
 }
 # What "the ring file" is: the headers of capture that these rooms include.

@@ -6,6 +6,7 @@ folder). It returns what it wrote.
 
 import importlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,7 @@ class Options:
     code: tuple[str, ...] | None = None  # as of cuptimem.open
     window: int = 0
     force: bool = False  # replace what is there
+    progress: Callable[[float], bool] | None = None  # as of cuptimem.open
 
 
 @dataclass(frozen=True, slots=True)

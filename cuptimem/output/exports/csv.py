@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 from cuptimem.errors import Error
 from cuptimem.output.exports import Options, Written, events
 from cuptimem.output.exports.events import Events
-from cuptimem.output.exports.rows import COLUMNS, Rows
+from cuptimem.output.exports.rows import COLUMNS, NUMBERS, WHENS, Layout, Rows
 from cuptimem.output.text import words
 from cuptimem.report.model import _STEP_COLUMNS as STEP_COLUMNS
 
@@ -31,6 +31,9 @@ class _Sheet:
     def add(self, row: dict[str, Any]) -> None:
         self._writer.writerow([_cell(row[name]) for name in self._columns])
         self.rows += 1
+
+    def add_written(self, rows: bytes) -> None:
+        self._text.write(rows.decode())
 
     def close(self) -> None:
         self._text.flush()
@@ -65,7 +68,6 @@ def write(trace: str, path: str, options: Options) -> Written:
         os.makedirs(path, exist_ok=True)
     for file in files.values():
         events.refuse(file, options)
-    source = Events(trace, options)
     columns = {"steps": STEP_COLUMNS, "allocations": COLUMNS, "stacks": STACK_COLUMNS}
     with contextlib.ExitStack() as opened:
         sheets: dict[str | None, _Sheet] = {}
@@ -73,6 +75,7 @@ def write(trace: str, path: str, options: Options) -> Written:
             sheet = _Sheet(opened.enter_context(events.target(file, options)), columns[table or ""])
             opened.callback(sheet.close)
             sheets[table] = sheet
+        source = Events(trace, options)
         _fill(source, sheets)
     counts = [f"{words.count(sheet.rows)} rows of {table}" for table, sheet in sheets.items()]
     size = sum(os.path.getsize(file) for file in files.values())
@@ -88,10 +91,31 @@ def _fill(source: Events, sheets: dict[str | None, _Sheet]) -> None:
                 sheets["steps"].add(step | {"loop": events.text(step["loop"])})
     if "allocations" not in sheets and "stacks" not in sheets:
         return
-    rows = Rows(source)
-    for row in rows:
-        if "allocations" in sheets:
-            sheets["allocations"].add(row)
+
+    def add_stacks(numbers: list[int]) -> bytes:
         if "stacks" in sheets:
-            for frame in _stacks(source, rows.new):
+            for frame in _stacks(source, numbers):
                 sheets["stacks"].add(frame)
+        return b""
+
+    layout = Layout(
+        head=lambda device: _cells([device]) + b",",
+        about=lambda cells: b"," + _cells(cells.values()) + b",",
+        stacks=add_stacks,
+        gaps=(b",",) * (len(NUMBERS) - 1),
+        none=b"",
+        ends=tuple(b"," + _cells([when]) + b"\n" for when in WHENS),
+    )
+    rows = Rows(source, layout)
+    for piece in rows:
+        if "allocations" in sheets:
+            sheets["allocations"].add_written(piece)
+    if "allocations" in sheets:
+        sheets["allocations"].rows = rows.count
+
+
+def _cells(values: Iterable[Any]) -> bytes:
+    """Cells in the middle of a row."""
+    row = io.StringIO()
+    csv.writer(row, lineterminator="").writerow(["", *map(_cell, values), ""])  # alone, an empty cell has quotes
+    return row.getvalue()[1:-1].encode()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple, Protocol, cast
 
 from cuptimem.errors import Error, core
 from cuptimem.output.exports import Options
@@ -57,11 +57,32 @@ def exact(value: str | None) -> str:
     return (value or "")[:TEXT_MOST]
 
 
+class Origin(NamedTuple):
+    """What the blocks of one contributor have in common (csrc/python/py_reader.c)."""
+
+    device: str
+    stack: int  # charged
+    origin: int  # its own
+    phase: str
+    operator: str | None
+    category: str
+    module: str | None
+    saved_by: str | None
+
+
+class Formatter(Protocol):
+    """_core.Rows and _core.MemoryViz: items of a Reader as bytes."""
+
+    def read(self) -> Any: ...
+
+
 class Events:
     """A trace, read for an export. Iterating gives the tuples of _core.Reader."""
 
     def __init__(self, trace: str, options: Options) -> None:
-        self.report = report(trace, options)
+        self._tell = options.progress
+        self._stage, self._stages, self._share = 0, 3, 0.0  # the analysis, opening the window, its events
+        self.report = analyze(trace, window=options.window, code=options.code, progress=self._progress)
         self.device = self.report.device(options.device).name if options.device is not None else None
         self._trace = trace
         self._window = options.window
@@ -74,19 +95,43 @@ class Events:
         self._reader = self._open()
 
     def _open(self) -> Any:
-        reader = core().Reader(self._trace, window=self._window, code=self._code)
+        self._stage += 1
+        reader = core().Reader(self._trace, window=self._window, code=self._code, progress=self._progress)
         if reader.start_realtime_ns != self.report.start_realtime_ns:
             raise Error(f"{self._trace} is another recording by now: export it again")
+        self._is_read = False
         return reader
+
+    def _progress(self, share: float) -> bool:
+        if self._tell is None:
+            return True
+        self._share = max(self._share, min(1.0, (self._stage + share) / self._stages))
+        return self._tell(self._share)
+
+    def start(self) -> Any:
+        """The reader, at the first event."""
+        if self._is_read:
+            self._stages += 2  # once more
+            self._reader = self._open()
+        self._is_read = True
+        self._stage += 1
+        return self._reader
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """From the start, of the device that was asked for, each time."""
-        reader, device = self._open(), self.device
-        self._reader = reader
+        device = self.device
+        reader = self.start()
         for batch in reader:
+            self._progress(reader.progress)
             for event in batch:
                 if device is None or len(event) < 5 or event[2] == device:
                     yield event
+
+    def formatted(self, formatter: Formatter) -> Iterator[Any]:
+        """What a formatter of start()'s reader makes of its events."""
+        while (piece := formatter.read()) is not None:
+            self._progress(self._reader.progress)
+            yield piece
 
     def stack(self, number: int) -> Stack:
         """Innermost first."""
@@ -121,7 +166,7 @@ class Events:
         """Index, loop, begin, end."""
         return cast(list[tuple[int, str, int, int]], self._reader.steps)
 
-    def where(self, block: Block) -> str:
+    def where(self, block: Block | Origin) -> str:
         """The user's line, or why there is none."""
         if self.user_frame(block.stack) is not None:
             return self._places[block.stack]
@@ -133,7 +178,7 @@ class Events:
 
 
 def report(trace: str, options: Options, tables: tuple[str, ...] = ()) -> Report:
-    return analyze(trace, window=options.window, code=options.code, tables=tables)
+    return analyze(trace, window=options.window, code=options.code, tables=tables, progress=options.progress)
 
 
 def caveats(of: Report) -> tuple[str, ...]:

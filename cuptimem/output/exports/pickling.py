@@ -4,12 +4,10 @@ Only what pickle's own machine calls: the file is data, and loading it calls not
 """
 
 import struct
-from typing import IO
 
 PROTOCOL = b"\x80\x04"
 DICT, LIST, MARK, STOP, NONE = b"}", b"]", b"(", b".", b"N"
 SETITEM, SETITEMS, APPENDS = b"s", b"u", b"e"
-APPENDS_MOST = 1000  # MemoryViz.js spreads them onto its stack
 
 
 def integer(value: int) -> bytes:
@@ -57,20 +55,3 @@ class Strings:
             return known
         store, self._known[value] = self._memo.put()
         return string(value) + store
-
-
-class Appending:
-    """A list that is written item by item; it must be opened by LIST before."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._count = file, 0
-
-    def add(self, item: bytes) -> None:
-        if self._count % APPENDS_MOST == 0:
-            self._file.write((APPENDS if self._count else b"") + MARK)
-        self._file.write(item)
-        self._count += 1
-
-    def close(self) -> None:
-        if self._count:
-            self._file.write(APPENDS)
