@@ -27,6 +27,7 @@ PROMISES = {
         Promise("open-10m-driver", "10 million events with a driver level, every order: open", 3, "s"),
         Promise("page-size", "10 million events: timeline page", 20, "MB"),
         Promise("page-open", "10 million events: timeline page, from opening it to its first picture", 3, "s"),
+        Promise("exports-10m", "10 million events: the slowest export, seconds of CPU", 60, "s"),
         Promise("linear", "100 million events, time against 10 million", 12, "x"),
         # Memory grows with steps, live blocks and stacks, not with events. A step costs its object with the ten largest
         # contributors (most of this) and some 0.6 KiB in the core.

@@ -383,15 +383,19 @@ static PyObject *viz_segments(PyObject *self, PyObject *arguments)
     Py_ssize_t device;
     unsigned int number;
     cm_py_batch batch;
-    if (!PyArg_ParseTuple(arguments, "nI", &device, &number) || !begin(&s->source, &batch))
+    if (!PyArg_ParseTuple(arguments, "nI", &device, &number))
         return NULL;
-    bool over, fine = false;
-    if (!s->source.over || s->ended < s->viz.devices)
+    if (!s->source.over || s->ended < s->viz.devices) {
         PyErr_SetString(PyExc_ValueError, "its entries come before");
-    else if (device < 0 || (size_t)device >= s->viz.devices)
+        return NULL;
+    }
+    if (device < 0 || (size_t)device >= s->viz.devices) {
         PyErr_SetString(PyExc_IndexError, "no such device");
-    else
-        fine = cm_viz_segments(&s->viz, (size_t)device, number, &s->listed, &over);
+        return NULL;
+    }
+    if (!begin(&s->source, &batch))
+        return NULL;
+    bool over, fine = cm_viz_segments(&s->viz, (size_t)device, number, &s->listed, &over);
     end(&s->source);
     if (!fine)
         return failed();

@@ -108,6 +108,10 @@ class Events:
         self._share = max(self._share, min(1.0, (self._stage + share) / self._stages))
         return self._tell(self._share)
 
+    def _go_on(self, share: float) -> None:
+        if not self._progress(share):
+            raise Error("the export was cancelled")
+
     def start(self) -> Any:
         """The reader, at the first event."""
         if self._is_read:
@@ -122,7 +126,7 @@ class Events:
         device = self.device
         reader = self.start()
         for batch in reader:
-            self._progress(reader.progress)
+            self._go_on(reader.progress)
             for event in batch:
                 if device is None or len(event) < 5 or event[2] == device:
                     yield event
@@ -130,7 +134,7 @@ class Events:
     def formatted(self, formatter: Formatter) -> Iterator[Any]:
         """What a formatter of start()'s reader makes of its events."""
         while (piece := formatter.read()) is not None:
-            self._progress(self._reader.progress)
+            self._go_on(self._reader.progress)
             yield piece
 
     def stack(self, number: int) -> Stack:

@@ -146,6 +146,47 @@ def test_hostile_names_change_no_sum(
     assert sum(e["args"]["Bytes"] for e in chrome["traceEvents"] if e["name"] == "[memory]") == total
 
 
+@pytest.mark.parametrize("kind", ["csv", "json", "memory-viz"])
+def test_names_are_asked_for_once(
+    traces: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Python's part of an export grows with origins of blocks, not with events."""
+    asked: list[object] = []
+    where = events.Events.where
+    monkeypatch.setattr(events.Events, "where", lambda source, of: asked.append(of) or where(source, of))
+    made(traces("synthetic_cpu"), kind, tmp_path / "out")
+    assert 0 < len(asked) == len(set(asked)) < 1000
+
+
+@pytest.mark.parametrize("kind", ["chrome", "memory-viz", "speedscope", "csv", "json"])
+def test_progress_and_its_end(traces: Callable[[str], str], tmp_path: Path, kind: str) -> None:
+    trace = str(tmp_path / "t.cmem")
+    _core.trace_write_synthetic(trace, 100_000)
+    shares: list[float] = []
+    made(trace, kind, tmp_path / "out", progress=lambda share: shares.append(share) or True)
+    assert shares == sorted(shares) and 0.5 < shares[-1] <= 1
+    if kind != "speedscope":
+        with pytest.raises(Error, match="cancelled"):
+            made(trace, kind, tmp_path / "cancelled", progress=lambda share: share < 0.9)
+        assert not (tmp_path / "cancelled").is_file()
+
+
+ADDRESSES = [1, 255, 256, 2**31 - 1, 2**31, 2**47 - 1, 2**47, 2**56, 2**63 - 1, 2**63, 2**64 - 4096]
+
+
+def test_addresses_of_every_width(tmp_path: Path) -> None:
+    trace = Trace()
+    for address in ADDRESSES:
+        trace.alloc(address, address % 5000 + 1, trace.line(1))
+    path = trace.write(tmp_path / "t.cmem")
+    viz = pickle.loads(made(path, "memory-viz", tmp_path / "out.pickle").read_bytes())
+    assert [one["addr"] for one in viz["device_traces"][0] if one["action"] == "alloc"] == ADDRESSES
+    assert [one["address"] for one in viz["segments"]] == ADDRESSES
+    assert [one["blocks"][0]["size"] for one in viz["segments"]] == [one % 5000 + 1 for one in ADDRESSES]
+    rows = csv.DictReader(made(path, "csv", tmp_path / "out.csv", table="allocations").open(newline=""))
+    assert [int(row["address"]) for row in rows] == ADDRESSES
+
+
 # -- collapsed -----------------------------------------------------------------------------------------------------
 
 

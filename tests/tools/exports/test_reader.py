@@ -174,6 +174,55 @@ def test_reading_from_the_garbage_collector(tmp_path: Path) -> None:
     assert Counter(found) == Counter(expected)
 
 
+def test_an_export_has_the_reader_to_itself(traces: Callable[[str], str]) -> None:
+    """While it asks for names, stacks are given; the reader neither moves on nor ends, and no second read begins."""
+    reader = _core.Reader(traces("plain"))
+    refused: list[str] = []
+
+    def names(device: str, *about: Any) -> tuple[bytes, bytes, bytes]:
+        assert [row[:3] for row in reader.stack(about[0])]
+        for go_on in (reader.close, lambda: next(reader), rows.read):
+            with pytest.raises(RuntimeError, match="further out") as error:
+                go_on()
+            refused.append(str(error.value))
+        return b"before\n", device.encode() + b" ", b" " + about[2].encode() + b" "
+
+    gaps, ends = tuple(b",%d=" % n for n in range(7)), tuple(b" %d\n" % n for n in range(4))
+    rows = _core.Rows(reader, names, gaps, b"-", ends)
+    written = b""
+    while (piece := rows.read()) is not None:
+        written += piece
+    assert rows.count == 24 and rows.read() is None and len(refused) == 3 * written.count(b"before\n") > 0
+    assert written.splitlines()[1].startswith(b"cpu 2048,0=-,1=1,2=9437184,3=1024,4=2048,")
+    reader.close()
+    with pytest.raises(ValueError, match="closed"):
+        rows.read()
+
+
+def test_what_an_export_cannot_use(traces: Callable[[str], str]) -> None:
+    """Names that are none, and questions at the wrong time, raise; nothing else of the reader changes."""
+    gaps, ends = (b",",) * 7, (b"\n",) * 4
+    for answer in (None, (b"", b""), (b"", "", b""), [b"", b"", b""]):
+        for made in (
+            _core.Rows(_core.Reader(traces("plain")), lambda *_, given=answer: given, gaps, b"", ends),
+            _core.MemoryViz(_core.Reader(traces("plain")), lambda *_, given=answer: given, 0),
+        ):
+            with pytest.raises(TypeError, match="three bytes objects"):
+                made.read()
+    for wrong in ((gaps[1:], ends), (gaps, ends[1:]), (gaps, ("",) * 4)):
+        with pytest.raises(TypeError, match="bytes objects are needed"):
+            _core.Rows(_core.Reader(traces("plain")), print, wrong[0], b"", wrong[1])
+    viz = _core.MemoryViz(_core.Reader(traces("plain")), lambda *_: (b"whole", b"short", b"about"), 0)
+    with pytest.raises(ValueError, match="entries come before"):
+        viz.segments(0, 0)
+    while viz.read() is not None:
+        pass
+    assert viz.devices == ["cpu"]
+    with pytest.raises(IndexError):
+        viz.segments(1, 0)
+    assert viz.segments(0, 0) and viz.segments(0, 0) is None
+
+
 _MEASURE = """
 import resource, sys
 from cuptimem import _core
