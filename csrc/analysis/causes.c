@@ -112,7 +112,8 @@ static bool join_parts(cm_verdicts *v, const cm_verdict_row *old, size_t olds, c
             part[into->first_part + into->part_count++] = v->part[old[i].leak.first_part + n];
     }
     for (size_t k = 0; k < v->rows; k++)
-        qsort(&part[v->row[k].leak.first_part], v->row[k].leak.part_count, sizeof *part, by_bytes);
+        cm_sort(&part[v->row[k].leak.first_part], v->row[k].leak.part_count, sizeof *part,
+                by_bytes);
     free(v->part);
     v->part = part;
     v->part_capacity = v->parts + 1;
@@ -301,8 +302,7 @@ static int by_rate(const void *left, const void *right)
 
 static void sort(cm_leak *leak, size_t count)
 {
-    if (count > 1)
-        qsort(leak, count, sizeof *leak, by_rate);
+    cm_sort(leak, count, sizeof *leak, by_rate);
 }
 
 /* Appends the rows under row i to out->kept. */

@@ -32,8 +32,7 @@ static int by_key(const void *left, const void *right)
 void cm_census_sort(cm_census *census)
 {
     size_t kept = 0;
-    if (census->count > 1)
-        qsort(census->row, census->count, sizeof *census->row, by_key);
+    cm_sort(census->row, census->count, sizeof *census->row, by_key);
     for (size_t i = 0; i < census->count; i++) {
         const cm_census_row *row = &census->row[i];
         if (kept == 0 || key(&census->row[kept - 1]) != key(row)) {
@@ -80,5 +79,5 @@ const cm_census_row *cm_census_find(const cm_census *census, uint32_t group, siz
     while (end < census->count && census->row[end].group == group)
         end++;
     *count = end - low;
-    return census->row + low;
+    return *count > 0 ? &census->row[low] : NULL;
 }

@@ -25,7 +25,7 @@ bool cm_census_add(cm_census *census, const cm_census_row *row); /* false: out o
 void cm_census_sort(cm_census *census);
 /* Subtracts `gone` from `census`, which contains it; both are sorted. */
 void cm_census_subtract(cm_census *census, const cm_census *gone);
-/* The rows of one group of a sorted census. */
+/* The rows of one group of a sorted census; NULL if there are none. */
 const cm_census_row *cm_census_find(const cm_census *census, uint32_t group, size_t *count);
 
 #endif

@@ -85,7 +85,7 @@ bool cm_chart_heap_merge(const cm_chart_heap *a, const cm_chart_heap *b, cm_char
         (*out)[(*count)++] = a->item[i].block;
     for (size_t i = 0; i < b->count; i++)
         (*out)[(*count)++] = b->item[i].block;
-    qsort(*out, *count, sizeof **out, by_birth);
+    cm_sort(*out, *count, sizeof **out, by_birth);
     size_t kept = 0;
     for (size_t i = 0; i < *count; i++)
         if (kept == 0 || by_birth(&(*out)[kept - 1], &(*out)[i]) != 0)

@@ -160,8 +160,8 @@ static bool hide_smallest(span *s, device *d)
         if (fine)
             all[at].entries++;
     }
-    if (fine && count > 0)
-        qsort(all, count, sizeof *all, smallest_first);
+    if (fine)
+        cm_sort(all, count, sizeof *all, smallest_first);
     size_t left = d->entry_count;
     for (size_t i = 0; fine && left > limit; i++) {
         s->row[all[i].origin].hidden = true;
@@ -530,8 +530,8 @@ static bool number_contributors(const charts *t, span *s, device *d, cm_chart *o
     for (size_t i = 0; fine && i < out->block_count; i++)
         fine = want(s, &o, out->block[i].contributor);
     out->contributor = fine ? malloc((o.count + 1) * sizeof *out->contributor) : NULL;
-    if (out->contributor != NULL && o.count > 0)
-        qsort(o.origin, o.count, sizeof *o.origin, by_number);
+    if (out->contributor != NULL)
+        cm_sort(o.origin, o.count, sizeof *o.origin, by_number);
     for (size_t i = 0; out->contributor != NULL && i < o.count; i++) {
         row *r = &s->row[o.origin[i]];
         out->contributor[out->contributor_count++] =
@@ -558,8 +558,7 @@ static bool put(const charts *t, size_t number, size_t index, cm_chart *out)
         !cm_chart_heap_merge(&d->largest, &d->survivors, &out->block, &out->block_count) ||
         !number_contributors(t, s, d, out))
         return false;
-    if (d->entry_count > 0)
-        qsort(d->entry, d->entry_count, sizeof *d->entry, by_contributor);
+    cm_sort(d->entry, d->entry_count, sizeof *d->entry, by_contributor);
     out->hidden = d->hidden;
     out->least_block = d->largest.least;
     out->least_survivor = d->survivors.least;

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "../base/grow.h"
+
 cm_contributor cm_contributor_of(const cm_replay *replay, uint32_t origin, cm_amount amount)
 {
     const cm_origin *o = &replay->origin[origin];
@@ -50,6 +52,5 @@ static int by_size(const void *left, const void *right)
 
 void cm_contributors_sort(cm_contributor *contributor, size_t count)
 {
-    if (count > 1)
-        qsort(contributor, count, sizeof *contributor, by_size);
+    cm_sort(contributor, count, sizeof *contributor, by_size);
 }

@@ -103,7 +103,7 @@ static bool collect(layout *p, uint16_t number)
     }
     if (p->pieces == 0)
         return true;
-    qsort(p->piece, p->pieces, sizeof *p->piece, by_address);
+    cm_sort(p->piece, p->pieces, sizeof *p->piece, by_address);
     for (size_t i = 0; i < p->pieces; i++) {
         const piece *now = &p->piece[i];
         span *last = p->spans > 0 ? &p->span[p->spans - 1] : NULL;
@@ -128,8 +128,7 @@ static bool collect(layout *p, uint16_t number)
             return false;
         p->block[p->blocks++] = block;
     }
-    if (p->blocks > 1)
-        qsort(p->block, p->blocks, sizeof *p->block, by_block_address);
+    cm_sort(p->block, p->blocks, sizeof *p->block, by_block_address);
     return true;
 }
 
@@ -252,8 +251,7 @@ static bool is_partly_used(const span *s)
 static void join_holdings(layout *p)
 {
     size_t count = 0;
-    if (p->holdings > 1)
-        qsort(p->holding, p->holdings, sizeof *p->holding, by_span_and_stack);
+    cm_sort(p->holding, p->holdings, sizeof *p->holding, by_span_and_stack);
     for (size_t i = 0; i < p->holdings; i++) {
         holding *last = count > 0 ? &p->holding[count - 1] : NULL;
         if (last != NULL && by_span_and_stack(last, &p->holding[i]) == 0) {
@@ -296,8 +294,7 @@ static bool pins_of(const layout *p, uint32_t number, cm_fragmentation *out,
                               .count = p->holding[i].count};
         count++;
     }
-    if (count > 1)
-        qsort(pin, count, sizeof *pin, by_bytes);
+    cm_sort(pin, count, sizeof *pin, by_bytes);
     if (count > CM_FRAGMENT_SEGMENT_PINS)
         count = CM_FRAGMENT_SEGMENT_PINS;
     segment->first_pin = out->segment_pin_count;
@@ -319,8 +316,7 @@ static bool list_segments(layout *p, cm_fragmentation *out)
     for (size_t i = 0; i < p->spans; i++)
         if (is_partly_used(&p->span[i]))
             order[count++] = &p->span[i];
-    if (count > 1)
-        qsort(order, count, sizeof *order, by_free);
+    cm_sort(order, count, sizeof *order, by_free);
     if (count > CM_FRAGMENT_SEGMENTS)
         count = CM_FRAGMENT_SEGMENTS;
     out->segment_total = p->spans;
@@ -341,8 +337,7 @@ static bool list_segments(layout *p, cm_fragmentation *out)
 static bool list_pins(layout *p, cm_fragmentation *out)
 {
     size_t capacity = 0;
-    if (p->holdings > 1)
-        qsort(p->holding, p->holdings, sizeof *p->holding, by_stack);
+    cm_sort(p->holding, p->holdings, sizeof *p->holding, by_stack);
     for (size_t i = 0; i < p->holdings; i++) {
         const holding *h = &p->holding[i];
         if (!is_partly_used(&p->span[h->span]))
@@ -359,8 +354,7 @@ static bool list_pins(layout *p, cm_fragmentation *out)
         last->pinned += p->span[h->span].size;
         last->segments++;
     }
-    if (out->pin_count > 1)
-        qsort(out->pin, out->pin_count, sizeof *out->pin, by_bytes);
+    cm_sort(out->pin, out->pin_count, sizeof *out->pin, by_bytes);
     if (out->pin_count > CM_FRAGMENT_PINS)
         out->pin_count = CM_FRAGMENT_PINS;
     return true;
@@ -497,8 +491,7 @@ static bool finish(void *part, cm_analysis *out)
         if (r->device[i].type == CM_DEVICE_CUDA &&
             !take(f, i, CM_FRAGMENT_END, f->run->plan->end_ns, -1))
             return false;
-    if (f->count > 1)
-        qsort(f->found, f->count, sizeof *f->found, by_device);
+    cm_sort(f->found, f->count, sizeof *f->found, by_device);
     out->fragmentation = f->found;
     out->fragmentation_count = f->count;
     f->found = NULL;

@@ -60,8 +60,7 @@ static int by_count(const void *left, const void *right)
 static bool finish(void *part, cm_analysis *out)
 {
     reads *r = part;
-    if (r->count > 1)
-        qsort(r->read, r->count, sizeof *r->read, by_count);
+    cm_sort(r->read, r->count, sizeof *r->read, by_count);
     out->host_reads = r->read;
     out->host_read_count = r->count;
     r->read = NULL;

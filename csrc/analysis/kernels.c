@@ -462,8 +462,7 @@ static int by_deferred_bytes(const void *left, const void *right)
 static void sort(void *items, size_t *count, size_t size, size_t most,
                  int (*compare)(const void *, const void *))
 {
-    if (*count > 1)
-        qsort(items, *count, size, compare);
+    cm_sort(items, *count, size, compare);
     if (*count > most)
         *count = most;
 }

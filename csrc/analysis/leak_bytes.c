@@ -249,8 +249,8 @@ static bool judge_all(judge *j)
         if (fine)
             rest[count++] = (member){j->leaks->track->group[now].line, now};
     }
-    if (fine && count > 1)
-        qsort(rest, count, sizeof *rest, by_line);
+    if (fine)
+        cm_sort(rest, count, sizeof *rest, by_line);
     for (size_t i = 0, end; fine && i < count; i = end) {
         size_t groups = 0;
         for (end = i; fine && end < count && rest[end].line == rest[i].line; end++) {

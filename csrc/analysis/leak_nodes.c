@@ -216,8 +216,8 @@ static bool judge_all(judge *j)
     bool judged = false;
     bool fine = list_members(j, &j->kept.births, &list, &count, &capacity) &&
                 list_members(j, &j->all.births, &list, &count, &capacity);
-    if (fine && count > 1)
-        qsort(list, count, sizeof *list, by_line);
+    if (fine)
+        cm_sort(list, count, sizeof *list, by_line);
     count = fine ? drop_doubles(list, count) : 0;
     for (size_t i = 0, stop; fine && i < count; i = stop) {
         size_t rest = i;

@@ -206,8 +206,7 @@ static bool count_stretches(const cm_steps *steps, cm_loop *loop)
 bool cm_loops_finish(cm_loops *loops)
 {
     struct cm_loops_iterators *it = loops->iterators;
-    if (it->count > 1)
-        qsort(it->life, it->count, sizeof *it->life, by_last);
+    cm_sort(it->life, it->count, sizeof *it->life, by_last);
     for (size_t i = 0, end; i < it->count; i = end) {
         for (end = i + 1; end < it->count && it->life[end].loop == it->life[i].loop;)
             end++;

@@ -70,8 +70,7 @@ static bool gather(const cm_replay *replay, cm_survivor **out, size_t *count)
         free(found);
         return false;
     }
-    if (*count > 1)
-        qsort(found, *count, sizeof *found, by_size);
+    cm_sort(found, *count, sizeof *found, by_size);
     *out = found;
     return true;
 }

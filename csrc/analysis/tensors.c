@@ -141,8 +141,7 @@ static bool finish(void *part, cm_analysis *out)
         if (!gather(&t->alive, (uint16_t)i, d->most_at, r, &capacity) ||
             !gather(&d->gone, (uint16_t)i, d->most_at, r, &capacity))
             return false;
-        if (r->tensor_count > 1)
-            qsort(r->tensors, r->tensor_count, sizeof *r->tensors, by_size);
+        cm_sort(r->tensors, r->tensor_count, sizeof *r->tensors, by_size);
     }
     return true;
 }

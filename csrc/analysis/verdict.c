@@ -124,7 +124,7 @@ bool cm_verdicts_add(cm_verdicts *v, const cm_verdict_row *given, cm_leak_part *
     if (!cm_grow((void **)&v->row, &v->row_capacity, v->rows + 1, sizeof *v->row) ||
         !cm_grow((void **)&v->part, &v->part_capacity, v->parts + parts, sizeof *v->part))
         return false;
-    qsort(part, parts, sizeof *part, by_bytes);
+    cm_sort(part, parts, sizeof *part, by_bytes);
     cm_verdict_row *row = &v->row[v->rows++];
     *row = *given;
     row->leak.first_part = v->parts;

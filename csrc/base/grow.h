@@ -50,6 +50,15 @@ static inline bool cm_copy(void **copy, const void *array, size_t count, size_t 
     return *copy != NULL || count == 0;
 }
 
+/* Sorts an array of so many elements, which may be NULL where there are none: qsort may not get
+ * that. */
+static inline void cm_sort(void *array, size_t count, size_t element,
+                           int (*compare)(const void *, const void *))
+{
+    if (count > 1)
+        qsort(array, count, element, compare);
+}
+
 /* Finishing step of a hash: every bit of x reaches the low bits. */
 static inline uint64_t cm_mix(uint64_t x)
 {

@@ -443,7 +443,7 @@ static bool take_turn(size_t count)
     want *w = follow.want + follow.next;
     bool fine = true;
 
-    qsort(w, count, sizeof *w, by_source_and_line);
+    cm_sort(w, count, sizeof *w, by_source_and_line);
     for (; i < count && jobs < JOBS_MAX && bytes < READ_AT_ONCE; i = end) {
         source *s = &follow.source[w[i].source];
         for (end = i + 1; end < count && w[end].source == w[i].source; end++)

@@ -91,8 +91,9 @@ static compact_thread *find_or_add_thread(cm_compaction *c, uint32_t number)
 
 static inline compact_thread *find_thread(cm_compaction *c, uint32_t number)
 {
-    compact_thread *last = c->threads + c->last_thread;
-    return c->thread_count > 0 && last->number == number ? last : find_or_add_thread(c, number);
+    if (c->thread_count > 0 && c->threads[c->last_thread].number == number)
+        return &c->threads[c->last_thread];
+    return find_or_add_thread(c, number);
 }
 
 static bool touch(cm_compaction *c, compact_thread *t)

@@ -63,13 +63,14 @@ bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_blo
 /* Adds notes to all blocks, 0 at first. false: out of memory. */
 bool cm_blocks_keep_notes(cm_blocks *blocks);
 
-/* The next block in the order of slots, the first one after NULL; NULL: no more. */
+/* The next block in the order of slots, the first one after NULL; NULL: no more. Slots are counted:
+ * an empty table has no address that could be added to. */
 static inline const cm_block *cm_blocks_next(const cm_blocks *blocks, const cm_block *after)
 {
-    const cm_block *end = blocks->slot + blocks->slots;
-    for (after = after == NULL ? blocks->slot : after + 1; after < end; after++)
-        if (after->alive)
-            return after;
+    size_t i = after == NULL ? 0 : (size_t)(after - blocks->slot) + 1;
+    for (; i < blocks->slots; i++)
+        if (blocks->slot[i].alive)
+            return &blocks->slot[i];
     return NULL;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../base/grow.h"
 #include "../trace/encode.h"
 #include "../trace/writer.h"
 #include "driver_prologue.h"
@@ -316,7 +317,7 @@ static bool emit_blocks(extractor *x)
         order[count++] = (entry){phase_rank(o->phase), o->own,         o->stack, o->name, o->charge,
                                  block->device,        block->address, i};
     }
-    qsort(order, count, sizeof *order, by_origin);
+    cm_sort(order, count, sizeof *order, by_origin);
     bool fine = true, seeding = true;
     for (size_t i = 0; fine && i <= count; i++) {
         if (seeding && (i == count || order[i].rank != 0)) {

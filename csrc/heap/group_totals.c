@@ -217,7 +217,6 @@ bool cm_totals_lines(const cm_totals *a, uint16_t device, cm_snapshot_kind snaps
             return false;
         (*lines)[(*count)++] = line;
     }
-    if (*count > 1)
-        qsort(*lines, *count, sizeof **lines, by_bytes);
+    cm_sort(*lines, *count, sizeof **lines, by_bytes);
     return true;
 }

@@ -10,15 +10,15 @@ static PyObject *number_array(const void *rows, size_t count, size_t stride, con
     if (bytes == NULL)
         return NULL;
     char *to = PyBytes_AS_STRING(bytes);
-    const char *from = (const char *)rows + field->offset + shift;
     for (size_t i = 0; i < count; i++) {
+        const char *from = (const char *)rows + i * stride + field->offset + shift;
         int32_t narrow;
         int64_t wide;
         if (field->kind == CM_FIELD_U32 || field->kind == CM_FIELD_I32) {
-            memcpy(&narrow, from + i * stride, sizeof narrow);
+            memcpy(&narrow, from, sizeof narrow);
             wide = narrow;
         } else {
-            memcpy(&wide, from + i * stride, sizeof wide);
+            memcpy(&wide, from, sizeof wide);
         }
         memcpy(to + i * sizeof wide, &wide, sizeof wide);
     }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "../base/grow.h"
 #include "../heap/driver_map.h"
 
 const char *const cm_py_phases[] = {"other",    "data",      "forward",
@@ -676,7 +677,7 @@ bool cm_py_sort_holders(cm_py_builder *b)
     }
     for (size_t i = 0; i < a->holder_count; i++)
         b->holders[i] = &a->holders[i];
-    qsort(b->holders, a->holder_count, sizeof *b->holders, compare_holders);
+    cm_sort(b->holders, a->holder_count, sizeof *b->holders, compare_holders);
     return true;
 }
 
@@ -724,7 +725,7 @@ static PyObject *holder_list(cm_py_builder *b, const void *row)
     if (found == NULL)
         return PyErr_NoMemory();
     find_holders(b, leak, found);
-    qsort(found, count, sizeof *found, compare_order);
+    cm_sort(found, count, sizeof *found, compare_order);
     for (size_t i = count; i > 0 && first == 0; i--)
         if (found[i - 1]->first)
             first = i - 1;

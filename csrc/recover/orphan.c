@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../base/grow.h"
 #include "kept_rings.h"
 #include "../capture/merge.h"
 #include "../capture/ring_owner.h"
@@ -115,7 +116,7 @@ static size_t sort_pieces(const cm_ring_header *header, piece *pieces)
                                       .base = blocks[i].base,
                                       .block = &blocks[i]};
     }
-    qsort(pieces, count, sizeof *pieces, older_first);
+    cm_sort(pieces, count, sizeof *pieces, older_first);
     return count;
 }
 

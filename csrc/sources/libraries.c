@@ -25,6 +25,7 @@
 #include <unistd.h>
 #include <unwind.h>
 
+#include "../base/grow.h"
 #include "../capture/ring_layout.h"
 #include "../capture/ring_producer.h"
 #include "libraries.h"
@@ -145,7 +146,7 @@ static bool read_all(table *into, const table *before)
     read_program(into);
     for (size_t i = 0; i < into->loaded.count; i++)
         read_object(into, i);
-    qsort(into->ranges, into->count, sizeof *into->ranges, by_start);
+    cm_sort(into->ranges, into->count, sizeof *into->ranges, by_start);
     for (size_t i = 0; i < into->count && before != NULL; i++) {
         const range *old = find(before, into->ranges[i].start);
         if (old != NULL && strcmp(old->name, into->ranges[i].name) == 0)

@@ -12,6 +12,7 @@
 #include "chunks.h"
 #include "crc32c.h"
 #include "../base/descriptor.h"
+#include "../base/grow.h"
 #include "format.h"
 
 enum { PATH_BYTES = 4096 + sizeof CM_SIDE_SUFFIX, HEADER_USED = 32 };
@@ -412,7 +413,7 @@ static cm_side_found collect(int fd, const header *h, const struct stat *st, col
         if (found.first != 0)
             parts[count++] = found;
     }
-    qsort(parts, count, sizeof *parts, oldest_first);
+    cm_sort(parts, count, sizeof *parts, oldest_first);
     for (size_t i = 0; i < count && !to->no_memory; i++)
         if (parts[i].last > to->after && parts[i].first <= to->after + 1 &&
             read_at(fd, CM_SIDE_HEADER + parts[i].number * h->part_bytes, memory,
