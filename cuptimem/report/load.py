@@ -175,9 +175,10 @@ def operator_name(name: str | None) -> str | None:
 
 
 @lru_cache(1024)
-def label_parts(text: str) -> tuple[str | None, str | None, tuple[int, ...] | None]:
-    """Name, dtype and shape of the text that a walk gives a block: "weight\\tfloat32 768 3072"."""
-    name, _, layout = text.partition("\t")
+def label_parts(text: str | None) -> tuple[str | None, str | None, tuple[int, ...] | None]:
+    """Name, dtype and shape of the text that a walk gives a block: "weight\\tfloat32 768 3072". None: the label names a
+    text that the trace does not define, which is none (docs/trace-format.md)."""
+    name, _, layout = (text or "").partition("\t")
     dtype, *sizes = layout.split(" ") if layout else (None,)
     if len(sizes) > _DIMENSIONS or any(re.fullmatch(r"\d{1,18}", size) is None for size in sizes if size is not None):
         return name or None, None, None
