@@ -22,6 +22,8 @@ C_TEST_FILES := $(wildcard tests/*.h tests/unit/capture/*.[ch] tests/unit/captur
 PACKAGE := setup.py pyproject.toml cuptimem.pth cuptimem.start _cuptimem_start.py
 ARGS ?=
 SECONDS ?= 600
+MUTANTS ?= 8000
+SEED ?= 1
 MINUTES ?= 5
 TORCHES ?= 2.4.1 2.8.0 2.11.0 2.12.0 2.13.0 2.14.1 2.15.0
 
@@ -29,7 +31,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records sanitize stress bench browser-tests perfetto examples notebooks page-assets evidence evidence-public evidence-published accounts fidelity foreign cupti-headers wheels wheel-tests lint format clean
+.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets evidence evidence-public evidence-published accounts fidelity foreign cupti-headers wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -124,22 +126,20 @@ golden: $(STAMP)/package ## compare every answer to the golden traces with the o
 json-doc: $(STAMP)/package ## write docs/json.md's tables of keys, which are those of csrc/python/py_report.c
 	@$(BIN)/python -m tests.house.json_doc --write
 
-fuzz: $(STAMP)/package ## fuzz everything that reads a trace (SECONDS=600; needs clang)
+fuzz: $(STAMP)/package ## fuzz everything that reads a trace (SECONDS=600; needs clang); writes docs/fuzz/<date>.md
 	$(BIN)/python -m tests.tools.fuzz.fuzz $(SECONDS)
 
-fuzz-records: $(STAMP)/package ## fuzz what reads CUPTI's records (SECONDS=600; needs clang)
-	mkdir -p build/fuzz/records
-	clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-	  -I$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_paths()['include'])") \
-	  tests/simulator/driver/activity/fuzz.c tests/simulator/driver/activity/play.c tests/simulator/driver/activity/doubles.c \
-	  csrc/sources/cupti/activity_records.c csrc/sources/cupti/activity_clock.c csrc/base/clock.c -lpthread -o build/fuzz/fuzz-records
-	nice build/fuzz/fuzz-records -max_total_time=$(SECONDS) -max_len=8192 -timeout=5 build/fuzz/records
+fuzz-records: $(STAMP)/package ## fuzz what reads CUPTI's records (SECONDS=600; needs clang); writes docs/fuzz/<date>-records.md
+	$(BIN)/python -m tests.tools.fuzz.records $(SECONDS)
+
+fuzz-reports: $(STAMP)/package ## read hostile traces with every view, in Python (MUTANTS=8000 SEED=1); writes docs/fuzz/<date>-reports.md
+	nice $(BIN)/python -m tests.tools.fuzz.reports $(MUTANTS) $(SEED)
 
 sanitize: $(STAMP)/package ## stress programs under Address- and ThreadSanitizer (MINUTES=5)
 	$(BIN)/python -m tests.tools.sanitize.sanitize $(MINUTES)
 
 stress: $(STAMP)/package ## the long forms of tests/record/stress: 10,000 threads, 1,000 forks, ...; writes docs/stress/<date>.md
-	$(BIN)/python tests/record/stress/write_result.py $(ARGS)
+	$(BIN)/python -m tests.record.stress.write_result $(ARGS)
 
 bench: $(STAMP)/package cuda-environment ## measure what cuptimem costs, side by side with others
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup

@@ -1,8 +1,8 @@
 """C programs and libraries of tests, compiled once: they are kept in build/tests by what goes into them.
 
-`build(name, sources, *flags, link=...)` does what `gcc FLAGS SOURCES LINK -o NAME` does. The key of an object is the
-compiler, the flags, the source and every header that was read for it; that of a program is its objects. So a change
-compiles what it touches, and all folders, Pythons and processes share the rest.
+`build(name, sources, *flags, link=...)` does what `gcc FLAGS SOURCES LINK -o NAME` does (compiler="clang": clang). The
+key of an object is the compiler, the flags, the source and every header that was read for it; that of a program is its
+objects. So a change compiles what it touches, and all folders, Pythons and processes share the rest.
 """
 
 from __future__ import annotations
@@ -33,21 +33,23 @@ class Failed(Exception):
     """What the compiler said."""
 
 
-def build(name: str, sources: Iterable[Path], *flags: str, link: Sequence[str | Path] = ()) -> Path:
+def build(
+    name: str, sources: Iterable[Path], *flags: str, link: Sequence[str | Path] = (), compiler: str = "gcc"
+) -> Path:
     """The program or library of that name. flags are for compiling and linking, link for linking alone."""
-    objects = {source: _kept_object(source, flags) for source in sorted(sources)}
+    objects = {source: _kept_object(compiler, source, flags) for source in sorted(sources)}
     missing = [source for source, found in objects.items() if found is None]
     if missing:
         with _lock():
-            objects.update(zip(missing, _compile_all(missing, flags), strict=True))
+            objects.update(zip(missing, _compile_all(compiler, missing, flags), strict=True))
     made = [str(path) for path in objects.values()]
     words = [str(word) for word in link]
     libraries = [_digest(word) for word in words if os.path.isfile(word)]
-    key = _key(_compiler(), name, *flags, "--", *words, *libraries, *made)
+    key = _key(_version(compiler), name, *flags, "--", *words, *libraries, *made)
     target = KEPT / "programs" / key / name
     if not _use(target):
         with _lock():
-            _gcc(*flags, *made, *words, target=target)
+            _link(compiler, *flags, *made, *words, target=target)
     return target
 
 
@@ -99,9 +101,9 @@ def prune(most: int = KEPT_BYTES) -> None:
 # --- objects ----------------------------------------------------------------------------------------------------------
 
 
-def _kept_object(source: Path, flags: Sequence[str]) -> Path | None:
+def _kept_object(compiler: str, source: Path, flags: Sequence[str]) -> Path | None:
     """What _object would give, if it is there."""
-    recipe = _key(_compiler(), str(source), *flags)
+    recipe = _key(_version(compiler), str(source), *flags)
     try:
         read = (KEPT / "objects" / f"{recipe}.d").read_text().split("\n")
         target = _named(recipe, read)
@@ -110,25 +112,25 @@ def _kept_object(source: Path, flags: Sequence[str]) -> Path | None:
     return target if _use(target) else None
 
 
-def _compile_all(sources: list[Path], flags: Sequence[str]) -> list[Path]:
+def _compile_all(compiler: str, sources: list[Path], flags: Sequence[str]) -> list[Path]:
     """With all cores."""
     if len(sources) == 1:  # no thread for it: this may be a program under test
-        return [_object(sources[0], flags)]
+        return [_object(compiler, sources[0], flags)]
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda source: _object(source, flags), sources))
+        return list(pool.map(lambda source: _object(compiler, source, flags), sources))
 
 
-def _object(source: Path, flags: Sequence[str]) -> Path:
-    if found := _kept_object(source, flags):
+def _object(compiler: str, source: Path, flags: Sequence[str]) -> Path:
+    if found := _kept_object(compiler, source, flags):
         return found
-    recipe = _key(_compiler(), str(source), *flags)
+    recipe = _key(_version(compiler), str(source), *flags)
     with (
         _unfinished(KEPT / "objects" / f"{recipe}.d") as needs,
         _unfinished(needs.with_suffix(".o"), keep=False) as made,
     ):
-        _call("gcc", *flags, "-c", "-MD", "-MF", needs, source, "-o", made)
+        _call(compiler, *flags, "-c", "-MD", "-MF", needs, source, "-o", made)
         # "a.o: a.c a.h \" and so on, to be read again without make's syntax
         read = shlex.split(needs.read_text().replace("\\\n", " "))[1:]
         needs.write_text("\n".join(read))
@@ -159,8 +161,8 @@ def _digest_of(path: str, mtime_ns: int, size: int) -> str:
 
 
 @cache
-def _compiler() -> str:
-    return _call("gcc", "--version")
+def _version(compiler: str) -> str:
+    return _call(compiler, "--version")
 
 
 def _call(*words: str | Path) -> str:
@@ -172,9 +174,9 @@ def _call(*words: str | Path) -> str:
     return done.stdout
 
 
-def _gcc(*words: str | Path, target: Path) -> None:
+def _link(compiler: str, *words: str | Path, target: Path) -> None:
     with _unfinished(target) as path:
-        _call("gcc", *words, "-o", path)
+        _call(compiler, *words, "-o", path)
 
 
 def _use(path: Path) -> bool:

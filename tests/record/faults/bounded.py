@@ -24,27 +24,32 @@ BASE_BYTES, BYTES_PER_BYTE = 128 << 20, 1000
 BASE_SECONDS, NANOSECONDS_PER_BYTE = 10, 100_000
 TABLES = ("start", "end", "above", "kept", "allocated", "stepped", "temporary")
 TEXT = ("summary", "peak", "leaks", "ledger", "fragmentation", "kernels", "steps", "table", "account", "tree")
-PAGES = ("timeline", "flamegraph", "table", "tree")
+PAGES = ("timeline", "flamegraph", "table", "tree", "diff")
+MOMENTS = ("start", "end", "oom")
+
+
+def commands(file: str, folder: str) -> dict[str, list[str]]:
+    """Every verb that reads a trace, in every form, by name: its command line. What is written goes to the folder."""
+    given = {verb: [verb, file] for verb in TEXT}
+    given["diff"] = ["diff", file, file]
+    given |= {f"peak --at {moment}": ["peak", file, "--at", moment] for moment in MOMENTS}
+    given |= {f"{name} --json": [*words, "--json"] for name, words in given.items()}
+    given["table by stack"] = ["table", file, "--by", "stack", "--what", "allocated"]
+    given["tree inverted"] = ["tree", file, "--inverted", "--what", "allocated"]
+    for verb in PAGES:
+        given[f"{verb} page"] = [*given.get(verb, [verb, file]), "-o", os.path.join(folder, f"{verb}.html"), "-f"]
+    for kind in FORMATS:
+        given[f"export {kind}"] = ["export", file, "--to", kind, "-o", os.path.join(folder, kind), "--force"]
+    given["scrub"] = ["scrub", file, os.path.join(folder, "scrubbed.cmem"), "-f"]
+    return given
 
 
 def views(file: str, folder: str) -> dict[str, Callable[[], object]]:
     """What can be made of a trace, by name; each returns an exit code, or anything."""
-    words = {verb: [verb, file] for verb in TEXT}
-    words |= {f"{verb} --json": [verb, file, "--json"] for verb in TEXT}
-    words |= {f"{verb} page": [verb, file, "-o", os.path.join(folder, f"{verb}.html"), "-f"] for verb in PAGES}
-    words |= {
-        f"export {kind}": ["export", file, "--to", kind, "-o", os.path.join(folder, kind), "--force"]
-        for kind in FORMATS
-    }
-    words["scrub"] = ["scrub", file, os.path.join(folder, "scrubbed.cmem"), "-f"]
-    words["diff"] = ["diff", file, file]
-    words["diff --json"] = ["diff", file, file, "--json"]
-    words["table by stack"] = ["table", file, "--by", "stack", "--what", "allocated"]
-    words["tree inverted"] = ["tree", file, "--inverted", "--what", "allocated"]
     calls: dict[str, Callable[[], object]] = {
         "analyze": lambda: _core.analyze(file, tables=TABLES, points=1000, charts=[(0, 1 << 62, 500, 50, 500)])
     }
-    return calls | {name: lambda given=given: cli.main(given) for name, given in words.items()}
+    return calls | {name: lambda given=given: cli.main(given) for name, given in commands(file, folder).items()}
 
 
 def limit(bytes_read: int) -> None:

@@ -65,7 +65,7 @@ def write(path: Path, names: Names | None = None) -> str:
     Every name of `names` is in at least one view. Needs gcc (the real encoder is compiled once)."""
     names = names if names is not None else Names()
     craft.Trace.library = craft.encoder()
-    trace = _loop(names)
+    trace = loop(names)
     meta = {**names.meta, **({"problems": names.problem} if names.problem else {})}
     path.unlink(missing_ok=True)  # the writer replaces no file
     trace.write(path, meta=meta, end=names.end)
@@ -80,7 +80,8 @@ def write(path: Path, names: Names | None = None) -> str:
     return str(path)
 
 
-def _loop(names: Names) -> craft.Trace:
+def loop(names: Names) -> craft.Trace:
+    """What `write` writes."""
     t = craft.Trace()
     cuda = {"device": craft.CUDA, "index": 0}
 

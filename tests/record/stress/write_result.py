@@ -11,6 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests import results
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 
@@ -30,8 +32,6 @@ def main() -> int:
         found = [json.loads(line) for line in counts.read_text().splitlines()] if counts.exists() else []
     print(done.stdout)
     lines = [
-        f"# Stress, {time.strftime('%Y-%m-%d')}",
-        "",
         f"`make stress{' ARGS=' + ' '.join(sys.argv[1:]) if sys.argv[1:] else ''}`, {took:.0f} s, "
         f"Python {platform.python_version()}, Linux {platform.release().partition('-')[0]}, {os.cpu_count()} cores.",
         "",
@@ -46,10 +46,7 @@ def main() -> int:
         lines.append(f"| {name} | {counted} |")
     skipped = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
     lines += ["", *[f"- {line}" for line in skipped]]
-    target = ROOT / "docs" / "stress" / f"{time.strftime('%Y-%m-%d')}.md"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text("\n".join(lines).rstrip() + "\n")
-    print(f"wrote {target.relative_to(ROOT)}")
+    results.write("stress", "Stress", lines)
     return done.returncode
 
 

@@ -2,6 +2,9 @@
  *
  *   driver replay FILE...               each input once
  *   driver mutate SEED COUNT FILE...    COUNT mutations, of mutations too, always the same ones
+ *   driver write FOLDER SEED COUNT FILE...
+ *                                       mutations as files FOLDER/0, FOLDER/1, ..., which are not
+ *                                       run; of one that the reader refuses no more are made
  *   driver oom MOST FILE...             each input again and again, the k-th allocation failing: at
  *                                       most MOST values of k an input, spread over all there are;
  *                                       linked with --wrap for malloc, calloc, realloc,
@@ -22,6 +25,7 @@
 #include <unistd.h>
 
 #include "../../../csrc/trace/reader.h"
+#include "blind.h"
 #include "input.h"
 
 enum { INPUTS = 4096, MOST_BYTES = 1 << 17 };
@@ -33,16 +37,6 @@ typedef struct input {
     uint8_t *bytes;
     size_t length;
 } input;
-
-static uint64_t state;
-
-static uint64_t draw(void)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
-}
 
 __attribute__((noreturn)) static void die(const char *why)
 {
@@ -147,71 +141,62 @@ static void too_long(int signal)
 }
 
 /* What libFuzzer does, roughly. */
-size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room)
-{
-    static const uint8_t nasty[] = {0x00, 0x01, 0x7f, 0x80, 0xff, 0xfe, 0xc0, 0x07};
-
-    for (uint64_t n = 1 + draw() % 4; n > 0; n--) {
-        size_t at = size > 0 ? draw() % size : 0;
-        /* The counts and lengths stand at the front. */
-        if (size > 0 && draw() % 4 == 0)
-            at = draw() % (size < 40 ? size : 40);
-        switch (draw() % 6) {
-        case 0:
-            if (size > 0)
-                data[at] ^= (uint8_t)(1u << draw() % 8);
-            break;
-        case 1:
-            if (size > 0)
-                data[at] = nasty[draw() % sizeof nasty];
-            break;
-        case 2: /* the longest varint */
-            for (size_t i = at; i < size && i < at + 10; i++)
-                data[i] = i + 1 == at + 10 ? 0x01 : 0xff;
-            break;
-        case 3:
-            if (size < room) {
-                memmove(data + at + 1, data + at, size - at);
-                data[at] = (uint8_t)draw();
-                size++;
-            }
-            break;
-        case 4:
-            if (size > 1) {
-                memmove(data + at, data + at + 1, size - at - 1);
-                size--;
-            }
-            break;
-        default: {
-            size_t other = size > 0 ? draw() % size : 0, length = draw() % 16;
-            for (size_t i = 0; i < length && at + i < size && other + i < size; i++)
-                data[at + i] = data[other + i];
-        }
-        }
-    }
-    return size;
-}
-
 /* --- modes ------------------------------------------------------------------------------------ */
 
-static int mutate(uint64_t seed, uint64_t count, const input *inputs, size_t n)
+static void save(const input *it, const char *folder, uint64_t number)
+{
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/%llu", folder, (unsigned long long)number);
+    FILE *file = fopen(path, "wb");
+    if (file == NULL || fwrite(it->bytes, 1, it->length, file) != it->length || fclose(file) != 0)
+        die("cannot write");
+}
+
+/* Whether the trace of an input is read to its end. Mutations of one that is refused are, too. */
+static bool is_read(const input *it)
+{
+    const fuzz_part trace = fuzz_parse(it->bytes, it->length).trace;
+    char error[96];
+    cm_record record;
+    int last = 1;
+
+    if (trace.at == NULL)
+        return false;
+    save(&(input){(uint8_t *)trace.at, trace.length}, ".", 0);
+    cm_reader *reader = cm_reader_open("0", error, sizeof error);
+    while (reader != NULL && last == 1)
+        last = cm_reader_next(reader, &record);
+    cm_reader_close(reader);
+    return last == 0;
+}
+
+/* folder: where to write them; NULL: they are run. */
+static int mutate(const char *folder, uint64_t seed, uint64_t count, const input *inputs, size_t n)
 {
     static uint8_t bytes[MOST_BYTES], crossed[MOST_BYTES];
     size_t length = 0;
 
-    state = seed * 2 + 1;
+    fuzz_draw_from(seed);
     for (uint64_t i = 0; i < count; i++) {
-        const input *from = &inputs[draw() % n];
-        if (length == 0 || length > MOST_BYTES / 2 || draw() % 4 == 0) {
+        const input *from = &inputs[fuzz_draw() % n];
+        if (length == 0 || length > MOST_BYTES / 2 || fuzz_draw() % 4 == 0) {
             memcpy(bytes, from->bytes, from->length);
             length = from->length;
-        } else if (draw() % 8 == 0) {
+        } else if (fuzz_draw() % 8 == 0) {
             length = LLVMFuzzerCustomCrossOver(bytes, length, from->bytes, from->length, crossed,
-                                               sizeof crossed, (unsigned)draw());
+                                               sizeof crossed, (unsigned)fuzz_draw());
             memcpy(bytes, crossed, length);
         }
-        length = LLVMFuzzerCustomMutator(bytes, length, sizeof bytes, (unsigned)draw());
-        run(&(input){bytes, length});
+        length = LLVMFuzzerCustomMutator(bytes, length, sizeof bytes, (unsigned)fuzz_draw());
+        const input mutation = {bytes, length};
+        if (folder == NULL) {
+            run(&mutation);
+            continue;
+        }
+        save(&mutation, folder, i);
+        if (!is_read(&mutation))
+            length = 0;
     }
     printf("%llu mutations\n", (unsigned long long)count);
     return 0;
@@ -263,22 +248,25 @@ int main(int count, char **words)
     static input inputs[INPUTS];
     const char *mode = count > 2 ? words[1] : "";
     bool mutates = strcmp(mode, "mutate") == 0, runs_out = strcmp(mode, "oom") == 0;
-    int first = mutates ? 4 : runs_out ? 3 : 2;
+    bool writes = strcmp(mode, "write") == 0;
+    int first = writes ? 5 : mutates ? 4 : runs_out ? 3 : 2;
     int result = 0;
     size_t n = 0;
 
     if (strcmp(mode, "read") == 0)
         return read_one(words[2]);
-    if ((!mutates && !runs_out && strcmp(mode, "replay") != 0) || count <= first)
+    if ((!mutates && !writes && !runs_out && strcmp(mode, "replay") != 0) || count <= first)
         die("usage: see driver.c");
     for (int i = first; i < count && n < INPUTS; i++)
         inputs[n++] = load(words[i]);
+    uint64_t last = strtoull(words[first - 1], NULL, 10); /* SEED COUNT, or MOST */
     fuzz_enter_folder();
     signal(SIGVTALRM, too_long);
-    if (mutates) {
-        result = mutate(strtoull(words[2], NULL, 10), strtoull(words[3], NULL, 10), inputs, n);
+    if (mutates || writes) {
+        uint64_t seed = strtoull(words[first - 2], NULL, 10);
+        result = mutate(writes ? words[2] : NULL, seed, last, inputs, n);
     } else if (runs_out) {
-        result = run_out(strtoull(words[2], NULL, 10), inputs, n);
+        result = run_out(last, inputs, n);
     } else {
         for (size_t i = 0; i < n; i++)
             run(&inputs[i]);

@@ -44,6 +44,7 @@ void fuzz_enter_folder(void)
     if (entered)
         return;
     entered = true;
+    fuzz_empty_tables();
     if (folder == NULL)
         folder = mkdtemp(made);
     if (folder == NULL || chdir(folder) != 0)

@@ -41,6 +41,9 @@ void fuzz_put_u32(uint8_t *at, uint32_t value);
 /* Goes to the working folder, $FUZZ_FOLDER or a new one, unless it is there already. */
 void fuzz_enter_folder(void);
 
+/* Reads and sorts tables that are empty. Ends the process when one does not say so. */
+void fuzz_empty_tables(void);
+
 /* Everything that reads a trace, over this input, in the working folder. Ends the process when a
  * promise is broken. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

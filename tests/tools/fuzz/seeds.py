@@ -245,8 +245,17 @@ def all_seeds() -> dict[str, bytes]:
         found["unknown-stack"] = Path(crafted["nodes"].write(folder / "unknown.cmem")).read_bytes()
 
         from cuptimem import _core
-        from tests.record.faults import bombs, rings  # they import this module
+        from tests.record.faults import bombs, rings, traces  # they import this module
 
+        names = traces.Names()
+        found["everything"] = Path(traces.write(folder / "everything.cmem", names)).read_bytes()
+        for kind in sorted({event.kind for event in traces.loop(names).events if event.stack}):
+            trace = traces.loop(names)
+            for event in trace.events:
+                if event.kind == kind:
+                    event.stack = 9999
+            path = trace.write(folder / f"undefined-{kind}.cmem", meta=dict(names.meta))
+            found[f"undefined-{kind}"] = Path(path).read_bytes()
         for key in bombs.CRAFTED:
             found[f"bomb-{key}"] = bombs.write(folder, key, 60).read_bytes()
         for key in ("deep_steps", "modules", "folded"):

@@ -1,38 +1,58 @@
-"""The fuzzer's harness in short, with gcc alone: the kept corpus, mutations that are always the same, and memory that
-runs out. `make fuzz` is the long version (docs/testing.md)."""
+"""The fuzzers in short: the seeds, the kept corpus, and a number of runs that are always the same, with gcc alone and,
+where there is clang, with libFuzzer; and memory that runs out. `make fuzz` is the long version (docs/testing.md)."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fuzz
-
 from tests.build import SANITIZERS
+from tests.tools.fuzz import fuzz, libfuzzer, records
 
 MUTATIONS = 3000
+RUNS = 300  # of libFuzzer, besides what it begins with
+RECORD_RUNS = 4000
 OOM_INPUTS = 14
 OOM_MOST = 60
-
-
-@pytest.fixture(scope="module")
-def driver() -> Path:
-    return fuzz.build_driver(SANITIZERS["address"])
 
 
 def corpus() -> list[Path]:
     return sorted(fuzz.CORPUS.iterdir())
 
 
-def run(driver: Path, folder: Path, *words: object) -> str:
+@pytest.fixture(scope="module")
+def record_seeds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = libfuzzer.folder_of(records.seeds(), tmp_path_factory.mktemp("records") / "seeds")
+    return sorted(folder.iterdir())
+
+
+@pytest.fixture(scope="module", params=["reader", "records"])
+def driver(request: pytest.FixtureRequest) -> Path:
+    """A harness without libFuzzer."""
+    build = {"reader": fuzz.build_driver, "records": records.build_driver}[request.param]
+    return build(SANITIZERS["address"])
+
+
+@pytest.fixture(scope="module", params=["reader", "records"])
+def fuzzer(request: pytest.FixtureRequest) -> Path:
+    """A harness with it."""
+    if not libfuzzer.works():
+        pytest.skip(libfuzzer.NEEDED)
+    return {"reader": fuzz.build_fuzzer, "records": records.build_fuzzer}[request.param]()
+
+
+only_reader = pytest.mark.parametrize("driver", ["reader"], indirect=True)
+only_records = pytest.mark.parametrize("driver", ["records"], indirect=True)
+
+
+def run(program: Path, folder: Path, *words: object) -> str:
     done = subprocess.run(
-        [str(driver), *map(str, words)],
+        [str(program), *map(str, words)],
         env={**os.environ, "FUZZ_FOLDER": str(folder)},
         check=False,
         capture_output=True,
@@ -44,6 +64,25 @@ def run(driver: Path, folder: Path, *words: object) -> str:
     return done.stdout
 
 
+def run_fuzzer(program: Path, folder: Path, runs: int, inputs: Sequence[Path], *words: object) -> None:
+    """So many runs in all. Its limit of time for an input is wall time, which a busy machine would reach."""
+    found = folder / "found"
+    found.mkdir()
+    folders = {path.parent for path in inputs}
+    done = subprocess.run(
+        [str(program), *map(str, words), "-timeout=0", f"-artifact_prefix={folder}/", "-seed=1", f"-runs={runs}"]
+        + [str(path) for path in (found, *sorted(folders))],
+        env={**os.environ, "FUZZ_FOLDER": str(folder)},
+        check=False,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    assert done.returncode == 0, f"an input is in {folder}\n{done.stderr[-6000:]}"
+    ran = re.search(r"^Done (\d+) runs", done.stderr, re.MULTILINE)
+    assert ran is not None and int(ran[1]) >= runs > len(inputs), done.stderr[-3000:]
+
+
 def test_the_corpus_is_small_and_holds_every_kind_of_input() -> None:
     inputs = [path.read_bytes() for path in corpus()]
     assert 100 < len(inputs) < 400 and sum(map(len, inputs)) < 300 << 10
@@ -52,15 +91,37 @@ def test_the_corpus_is_small_and_holds_every_kind_of_input() -> None:
     assert any(path.name.startswith("regression-") for path in corpus())
 
 
-def test_corpus(driver: Path, tmp_path: Path) -> None:
-    assert run(driver, tmp_path, "replay", *corpus()) == f"{len(corpus())} inputs\n"
+@only_reader
+def test_corpus_and_seeds(driver: Path, seeds: list[Path], tmp_path: Path) -> None:
+    inputs = [*corpus(), *seeds]
+    assert run(driver, tmp_path, "replay", *inputs) == f"{len(inputs)} inputs\n"
 
 
+@only_reader
 @pytest.mark.parametrize("seed", [1, 2])
 def test_mutations(driver: Path, tmp_path: Path, seed: int) -> None:
     assert run(driver, tmp_path, "mutate", seed, MUTATIONS // 2, *corpus()) == f"{MUTATIONS // 2} mutations\n"
 
 
+@only_records
+def test_record_mutations(driver: Path, record_seeds: list[Path], tmp_path: Path) -> None:
+    said = f"{len(record_seeds)} inputs, {RECORD_RUNS} mutations\n"
+    assert run(driver, tmp_path, 1, RECORD_RUNS, *record_seeds) == said
+
+
+@pytest.mark.parametrize("fuzzer", ["reader"], indirect=True)
+def test_libfuzzer(fuzzer: Path, seeds: list[Path], tmp_path: Path) -> None:
+    """clang's sanitizers object to more than gcc's: 0 added to NULL is one such thing."""
+    inputs = [*corpus(), *seeds]
+    run_fuzzer(fuzzer, tmp_path, len(inputs) + RUNS, inputs, *fuzz.LIMITS)
+
+
+@pytest.mark.parametrize("fuzzer", ["records"], indirect=True)
+def test_libfuzzer_of_records(fuzzer: Path, record_seeds: list[Path], tmp_path: Path) -> None:
+    run_fuzzer(fuzzer, tmp_path, 5 * RECORD_RUNS, record_seeds, *records.LIMITS)
+
+
+@only_reader
 def test_out_of_memory(driver: Path, tmp_path: Path) -> None:
     """The k-th allocation fails, alone or with all after it: an error or the right answer, nothing else."""
     some = corpus()[:: max(1, len(corpus()) // OOM_INPUTS)]
@@ -68,6 +129,7 @@ def test_out_of_memory(driver: Path, tmp_path: Path) -> None:
     assert failures >= 20 * len(some)
 
 
+@only_reader
 def test_a_broken_promise_is_noticed(driver: Path, tmp_path: Path) -> None:
     """The driver's own check, and the sanitizers are on: an input that is not there ends it with a word."""
     done = subprocess.run([str(driver), "replay", str(tmp_path / "none")], check=False, capture_output=True, text=True)

@@ -6,7 +6,6 @@ docs/sanitize/. The tests run every program once, briefly (test_sanitize.py)."""
 
 from __future__ import annotations
 
-import datetime
 import os
 import platform
 import shutil
@@ -22,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "unit" / "capture")
 
 from capture_support import STRESS, WRAPPED, Stress, begun_in, recorder
 
+from tests import results
 from tests.build import SANITIZED, SANITIZERS, build, generated, works
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -251,11 +251,8 @@ def own_leaks(report: str) -> tuple[list[str], int]:
 
 
 def write_report(minutes: float, totals: dict[tuple[str, str], Total], extension: str) -> Path:
-    today = datetime.date.today().isoformat()
     compiler = subprocess.check_output(["gcc", "--version"], text=True).splitlines()[0]
     lines = [
-        f"# Sanitizers, {today}",
-        "",
         f"`make sanitize MINUTES={minutes:g}` on {platform.machine()}, {os.cpu_count()} cores, {compiler}, Python "
         f"{platform.python_version()}. AddressSanitizer comes with UndefinedBehaviorSanitizer and LeakSanitizer.",
         "",
@@ -266,10 +263,7 @@ def write_report(minutes: float, totals: dict[tuple[str, str], Total], extension
         row = f"{total.rounds:,} | {total.events:,} | {total.threads:,} | {total.findings}"
         lines.append(f"| {sanitizer} | {name} | {row} |")
     lines += ["", f"The extension in a live interpreter, under AddressSanitizer: {extension}"]
-    target = ROOT / "docs/sanitize" / f"{today}.md"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text("\n".join(lines) + "\n")
-    return target
+    return results.write("sanitize", "Sanitizers", lines)
 
 
 def main() -> int:

@@ -99,6 +99,12 @@ const char *double_name(uint32_t id)
     return id == 0 ? "" : names[id - 1];
 }
 
+void double_forget_names(void)
+{
+    while (name_count > 0)
+        free(names[--name_count]);
+}
+
 void cm_libraries_refresh(void)
 {
 }

@@ -41,7 +41,8 @@ void double_record(bool on);
 /* So many events more find room, and none after them. */
 void double_room(size_t events);
 const char *double_name(uint32_t id); /* "" for 0 */
-extern uint64_t double_moves[4];      /* what cm_inflight_state says, in turn, then the last */
+void double_forget_names(void);
+extern uint64_t double_moves[4]; /* what cm_inflight_state says, in turn, then the last */
 extern unsigned double_moves_asked;
 extern bool double_context_ends; /* what cm_cupti_context_ends says */
 extern void *double_context[4];  /* what cm_cupti_context_on says */
