@@ -18,7 +18,7 @@ const state = {
     loaded: new Map(),  // recordings by id
 };
 
-let places;
+let places, again;
 
 export async function render() {
     document.documentElement.lang = "en";
@@ -112,8 +112,9 @@ async function reload() {
         state.chosen = state.list.recordings.at(-1)?.id ?? null;
     if (!ids.has(state.compared))
         state.compared = null;
+    clearTimeout(again);  // a reload by the user or by the interval takes its place
     if (state.list.waiting)
-        setTimeout(reload, MORE_MS);
+        again = setTimeout(reload, MORE_MS);
     if (state.list.waiting && !first && chosen === state.chosen)
         drawRuns(places.side, state, actions);  // what is shown stays as it is
     else if (before !== JSON.stringify(state.list) || state.list.error)
@@ -192,6 +193,13 @@ function draw() {
         places.main.replaceChildren(cuptimem.element("p", { class: "caveat", role: "alert" },
             `This recording cannot be drawn: ${String(error.message || error)}`));
     }
+}
+
+/** Instead of a recording. */
+function nothing() {
+    const text = state.list.broken.length ? "No recording can be shown. The list says why."
+        : "There is no recording in this folder yet.";
+    return [cuptimem.element("p", {}, text)];
 }
 
 function drawShown() {

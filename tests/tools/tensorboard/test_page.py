@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,9 +73,9 @@ def address(reports: dict[str, Report], tmp_path_factory: pytest.TempPathFactory
         yield url
 
 
-@pytest.fixture
-def memory_page(browser_process: Any, address: str) -> Iterator[Any]:
-    """The frame with the Memory page; it may log nothing, and asks only this machine."""
+@contextmanager
+def opened(browser_process: Any, address: str, sign: str) -> Iterator[Any]:
+    """The frame with the Memory page, once the sign is there; it may log nothing, and asks only this machine."""
     context = browser_process.new_context(viewport={"width": 1600, "height": 1000})
     context.set_default_timeout(browser.PATIENCE)
     page = context.new_page()
@@ -81,10 +83,16 @@ def memory_page(browser_process: Any, address: str) -> Iterator[Any]:
     page.goto(f"{address}#cuptimem")
     page.locator("iframe[src*=plugin_entry]").wait_for()
     frame = page.frame_locator("iframe[src*=plugin_entry]")
-    frame.locator("[data-tile=peak]").wait_for()
+    frame.locator(sign).first.wait_for()
     yield frame
     context.close()
     assert watch.faults == []
+
+
+@pytest.fixture
+def memory_page(browser_process: Any, address: str) -> Iterator[Any]:
+    with opened(browser_process, address, "[data-tile=peak]") as page:
+        yield page
 
 
 def choose(page: Any, run: str) -> None:
@@ -170,6 +178,14 @@ def test_two_runs_are_compared(memory_page: Any, reports: dict[str, Report]) -> 
 def test_a_broken_file_is_named(memory_page: Any) -> None:
     said = memory_page.locator("#side .broken").inner_text()
     assert "spoiled/cycle-0" in said and "cut or damaged" in said
+
+
+def test_a_folder_of_broken_files_alone(browser_process: Any, reports: dict[str, Report], tmp_path: Path) -> None:
+    write(reports["small"], tmp_path / "logs" / "spoiled")
+    (file,) = (tmp_path / "logs" / "spoiled" / FOLDER).iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    with tensorboard(tmp_path / "logs") as url, opened(browser_process, url, "#side .broken") as page:
+        assert page.locator("#shown").inner_text() == "No recording can be shown. The list says why."
 
 
 def test_hostile_names_are_text(memory_page: Any) -> None:

@@ -63,7 +63,7 @@ KINDS = {
     "no json": "no JSON",
     "not ours": "not one of cuptimem's",
     "later format": "update cuptimem",
-    "true for a number": "lacks 'duration_ns'",
+    "true for a number": "duration_ns is no whole number",
     "true for a format": "not one of cuptimem's",
     "no devices": "lacks 'devices'",
     "a device is text": "devices[0] is not an object",
