@@ -291,16 +291,24 @@ static bool drop(int folder, const orphan *one)
     return done;
 }
 
-/* The first that cannot be kept ends it: each try reads a whole ring. */
+/* One that cannot be kept does not stand in the way of older ones. But each try reads a whole ring:
+ * where there is no place, a few of them end it. */
 static int keep_newest(int folder, orphans *found)
 {
-    size_t done = 0;
+    enum { TRIES = 3 };
+    int kept = 0, dropped = 0, failed = 0;
 
     if (found->count > 0)
         qsort(found->of, found->count, sizeof *found->of, newest_first);
-    while (done < found->count && (done < CM_KEPT_MOST ? keep : drop)(folder, &found->of[done]))
-        done++;
-    return (int)done;
+    for (size_t i = 0; i < found->count && failed < TRIES; i++) {
+        if (kept == CM_KEPT_MOST)
+            dropped += drop(folder, &found->of[i]);
+        else if (keep(folder, &found->of[i]))
+            kept++;
+        else
+            failed++;
+    }
+    return kept + dropped;
 }
 
 static int sweep_folder(const char *path, orphans *found)
