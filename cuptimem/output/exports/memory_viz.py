@@ -10,6 +10,7 @@ are numbered as CUDA numbers them; the CPU comes behind the last of them.
 
 import os
 import tempfile
+import weakref
 from collections.abc import Callable
 from typing import IO, Any
 
@@ -91,7 +92,10 @@ class _Export:
         self._spools: list[IO[bytes]] = []
         start_us = source.report.start_realtime_ns // 1000
         most = 0 if newest is None else min(newest, 1 << 62)
-        self._viz = core().MemoryViz(source.start(), self._names, start_us, most, source.device)
+        this = weakref.proxy(self)  # the C object holds the function, and no collection would find the circle
+        self._viz = core().MemoryViz(
+            source.start(), lambda device, what, of: this._names(device, what, of), start_us, most, source.device
+        )
 
     def _names(self, device: str, what: int, of: Any) -> tuple[bytes, bytes | None, bytes]:
         texts = self._texts.get(device)
