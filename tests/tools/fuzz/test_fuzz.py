@@ -65,18 +65,28 @@ def run(program: Path, folder: Path, *words: object) -> str:
 
 
 def run_fuzzer(program: Path, folder: Path, runs: int, inputs: Sequence[Path], *words: object) -> None:
-    """So many runs in all. Its limit of time for an input is wall time, which a busy machine would reach."""
+    """So many runs in all. Its limit of time for an input is wall time, which a busy machine would reach; its limit of
+    resident memory counts what the process had before exec, which is pytest's own."""
     found = folder / "found"
     found.mkdir()
     folders = {path.parent for path in inputs}
     done = subprocess.run(
-        [str(program), *map(str, words), "-timeout=0", f"-artifact_prefix={folder}/", "-seed=1", f"-runs={runs}"]
+        [
+            str(program),
+            *map(str, words),
+            "-timeout=0",
+            "-rss_limit_mb=0",
+            f"-artifact_prefix={folder}/",
+            "-seed=1",
+            f"-runs={runs}",
+        ]
         + [str(path) for path in (found, *sorted(folders))],
         env={**os.environ, "FUZZ_FOLDER": str(folder)},
         check=False,
         capture_output=True,
         text=True,
         errors="replace",
+        timeout=1800,
     )
     assert done.returncode == 0, f"an input is in {folder}\n{done.stderr[-6000:]}"
     ran = re.search(r"^Done (\d+) runs", done.stderr, re.MULTILINE)
