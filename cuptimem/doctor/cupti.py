@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any, Literal, NamedTuple
 
+from cuptimem import environ
 from cuptimem.doctor.selftest_cuda import DRIVER, NVML
 from cuptimem.record.driver_level import version_text
 from cuptimem.report.ledger import split_reason
@@ -50,7 +51,7 @@ def library_text(path: str) -> str:
 
 
 def findings(
-    about: Mapping[str, Any], library: str = "", environment: Mapping[str, str] = os.environ
+    about: Mapping[str, Any], library: str = "", environment: Mapping[str, str] | None = None
 ) -> Iterator[Finding]:
     """about: what selftest_cuda.py found (child.ask_cuda); library: the libcupti that torch brought, "" if none."""
     if about["died"]:
@@ -94,7 +95,7 @@ def findings(
         yield Finding("NVML", "ok", f"{NVML}: other processes' memory is told apart")
     else:
         yield Finding("NVML", "warning", f"{NVML} is not found", OTHERS_COST, _IN_CONTAINER)
-    yield from _settings(environment)
+    yield from _settings(environ.obeyed() if environment is None else environment)
 
 
 def _settings(environment: Mapping[str, str]) -> Iterator[Finding]:

@@ -118,7 +118,7 @@ class _Child:
         note["problems"] = [*self.problems, *([] if self.computed is None else self.computed.problems())]
         path = os.path.join(self.folder, f"child-{self.pid}.note")
         try:
-            with open(_made(f"{path}.new"), "w", encoding="utf-8") as file:
+            with open(made(f"{path}.new"), "w", encoding="utf-8") as file:
                 file.write(repr(note))
             os.replace(f"{path}.new", path)
         except own(OSError) as error:
@@ -135,7 +135,7 @@ def start(folder: str) -> None:
     """Starts it in this process. Raises OSError or ValueError where the folder is not what it should be."""
     import atexit
 
-    with open(_own_file(os.path.join(folder, SETTINGS)), encoding="utf-8") as file:
+    with open(own_file(os.path.join(folder, SETTINGS)), encoding="utf-8") as file:
         pairs = (line.rstrip("\n").rpartition("=") for line in file)  # a file's name may have one, too
         settings = {name: value for name, _, value in pairs}
     leader = os.getppid() == int(settings["parent"])
@@ -163,12 +163,12 @@ _files: list[int] = []  # as long as the process lives
 
 
 def _open(folder: str, name: str) -> int:
-    descriptor = _made(os.path.join(folder, name))
+    descriptor = made(os.path.join(folder, name))
     _files.append(descriptor)
     return descriptor
 
 
-def _own_file(path: str) -> int:
+def own_file(path: str) -> int:
     """Opens a regular file of this user's to read. Raises OSError for anything else: a link is not followed, a pipe
     not waited for."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -179,7 +179,7 @@ def _own_file(path: str) -> int:
     return descriptor
 
 
-def _made(path: str) -> int:
+def made(path: str) -> int:
     """Makes a file to write, in place of one that this process's earlier program has left. Raises OSError."""
     if os.path.lexists(path):
         os.unlink(path)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
+from cuptimem.errors import own
 from cuptimem.simulation.elements import Elements, OneThread
 from cuptimem.simulation.host_reads import HostReads
 from cuptimem.simulation.operators import (
@@ -170,16 +171,13 @@ class Computed:
 
     def _follower(self, operator: Any, rule: Rule) -> Callable[..., Any]:
         unseen, one_thread, give_up, writes = self._unseen, self._one_thread, self._give_up, _written(operator)
-        of_program = self._core.of_program  # of the program's, for a signal
 
         def follow(result: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             with unseen(), one_thread:
                 call = Call(operator, writes, result, arguments, keywords)
                 try:
                     return rule(call)
-                except Exception as error:  # an operator on the CPU may raise anything: then its result is unknown
-                    if of_program(error):
-                        raise
+                except own(Exception) as error:  # an operator on the CPU may raise anything: its result is unknown
                     return give_up(call, error)
 
         return follow
@@ -608,9 +606,7 @@ class Computed:
             try:
                 values, unknown = self.read(tensor)
                 return None if unknown is not None else operator(values, *arguments)
-            except Exception as error:  # as in _follower
-                if self._core.of_program(error):
-                    raise
+            except own(Exception) as error:  # as in _follower
                 if not isinstance(error, _Unreadable):
                     self._failed.add(f"{operator} ({type(error).__name__})")
                 return None

@@ -245,7 +245,7 @@ def run(
         **{f"pin.{line}": "1" for line in setup.pinned},
         **{f"assume.{operator}": repr(share) for operator, share in (setup.assume or {}).items()},
     }
-    with open(os.path.join(folder, child.SETTINGS), "w", encoding="utf-8") as file:
+    with open(child.made(os.path.join(folder, child.SETTINGS)), "w", encoding="utf-8") as file:
         file.writelines(f"{name}={value}\n" for name, value in wishes.items())
     write_commands(folder)
     if not started_by_file():
@@ -452,16 +452,20 @@ def _notes(folder: str) -> tuple[Mapping[str, Any], ...]:
     found = []
     for name in sorted(os.listdir(folder)):
         if name.startswith("child-") and name.endswith(".note"):
-            with open(os.path.join(folder, name), encoding="utf-8") as file:
+            try:
+                note = child.own_file(os.path.join(folder, name))
+            except OSError:  # a link, pipe or folder of that name is the program's, and no note
+                continue
+            with open(note, encoding="utf-8") as file:
                 found.append(ast.literal_eval(file.read()))
     return tuple(sorted(found, key=lambda note: (not note["leader"], note["pid"])))
 
 
 def _tail(path: str) -> str:
     try:
-        with open(path, "rb") as file:
+        with open(child.own_file(path), "rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _TAIL))
             return file.read().decode("utf-8", "replace")
-    except FileNotFoundError:
+    except OSError:  # there is none, or the program put something else there
         return ""
