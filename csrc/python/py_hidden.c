@@ -180,17 +180,28 @@ static bool has_only_our_frames(PyTracebackObject *at)
     return true;
 }
 
-static bool is_of_package(PyTypeObject *class, const char *package)
+/* The package of a class, without what stands behind its first dot; NULL: unknown. */
+static PyObject *package_of(PyTypeObject *class)
 {
-    PyObject *module = PyObject_GetAttrString((PyObject *)class, "__module__");
-    const char *name = module != NULL && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : NULL;
-    size_t length = strlen(package);
-    bool found = name != NULL && strncmp(name, package, length) == 0 &&
-                 (name[length] == '\0' || name[length] == '.');
+    PyObject *module = PyObject_GetAttrString((PyObject *)class, "__module__"), *package = NULL;
 
+    if (module != NULL && PyUnicode_Check(module)) {
+        Py_ssize_t length = PyUnicode_GET_LENGTH(module);
+        Py_ssize_t dot = PyUnicode_FindChar(module, '.', 0, length, 1);
+        package = PyUnicode_Substring(module, 0, dot < 0 ? length : dot);
+    }
     PyErr_Clear();
     Py_XDECREF(module);
-    return found;
+    return package;
+}
+
+static bool is_one_of_pythons(PyObject *package)
+{
+    PyObject *names = PySys_GetObject("stdlib_module_names"); /* borrowed */
+    int found = names != NULL ? PySequence_Contains(names, package) : 0;
+
+    PyErr_Clear();
+    return found > 0;
 }
 
 /* Whether another thread has raised it here. That makes an exception without arguments; what our
@@ -200,11 +211,16 @@ static bool was_sent(PyObject *exception)
     PyTypeObject *class = Py_TYPE(exception);
     PyObject *const without[] = {PyExc_StopIteration, PyExc_StopAsyncIteration,
                                  PyExc_AssertionError, PyExc_MemoryError};
+    PyObject *package = package_of(class);
+    bool is_builtin = package != NULL && PyUnicode_CompareWithASCIIString(package, "builtins") == 0;
+    bool is_known =
+        package != NULL &&
+        (PyUnicode_CompareWithASCIIString(package, "cuptimem") == 0 ||
+         PyUnicode_CompareWithASCIIString(package, "torch") == 0 || is_one_of_pythons(package));
 
-    if (is_of_package(class, "cuptimem"))
+    Py_XDECREF(package);
+    if (is_known && !is_builtin)
         return false;
-    if (!is_of_package(class, "builtins") && !is_of_package(class, "torch"))
-        return true;
     for (size_t i = 0; i < sizeof without / sizeof without[0]; i++)
         if ((PyObject *)class == without[i])
             return false;

@@ -82,7 +82,7 @@ void cm_py_walks_make(void)
     PyObject *callable = Py_XNewRef(walk);
 
     if (callable != NULL)
-        Py_XDECREF(cm_py_call_hidden(callable, NULL, 0));
+        cm_py_run_pending(callable);
     Py_XDECREF(callable);
 }
 

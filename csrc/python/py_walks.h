@@ -26,7 +26,7 @@ bool cm_py_walks_tick(bool pass);
 bool cm_py_walks_call(void);
 
 /* Makes what is due, hidden from the program's profilers and tracers. With the GIL. An exception
- * set afterwards was raised by a signal handler and is the program's. */
+ * set afterwards is the program's (py_hidden.h). */
 void cm_py_walks_make(void);
 
 #endif

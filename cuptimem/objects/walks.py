@@ -7,7 +7,6 @@ references, so that each keeps its name. csrc/python/py_walks.h decides after wh
 
 from __future__ import annotations
 
-import _thread
 import gc
 import mmap
 import sys
@@ -44,14 +43,13 @@ class _Name:
 _names: dict[int, _Name] = {}  # of modules, by address; an entry counts while its reference gives that module
 _texts: set[str] = set()
 _problems: list[str] = []
-_busy = _thread.allocate_lock()
+_walking: dict[str, object] = {}  # "walk": the walk that is being made
 
 
 def start(due: Callable[[], None]) -> None:
     """Begins a capture's walks: `due` is called after the steps that py_walks.h chooses. Repeatable."""
-    global _busy
     stop()
-    _busy = _thread.allocate_lock()  # a forked child may have inherited one that is held
+    _walking.clear()  # a forked child may have inherited one
     tick = _core.hidden(due)
     _core.walks_call(tick)
     _core.main_thread_call_after_pass(tick)
@@ -71,17 +69,21 @@ def stop() -> list[str]:
 def record(full: bool = False) -> None:
     """Makes one walk, unless another thread is making one. full: other tensors, too. Only a signal's handler raises."""
     torch = sys.modules.get("torch")
-    if not hasattr(torch, "UntypedStorage") or not _busy.acquire(False):
+    if not hasattr(torch, "UntypedStorage"):
         return
+    me = object()
     try:
+        if _walking.setdefault("walk", me) is not me:
+            return
         with living.undisturbed(torch):
             _Walk(torch).run(full)
     except own(Exception) as error:  # nothing of this may reach the program, but what its signal handlers raise
         problem = f"names of modules and tensors are not known: {type(error).__name__}: {error}"
         if problem not in _problems:
             _problems.append(problem)
-    finally:
-        _busy.release()
+    finally:  # without a call, after which a handler could raise: the next walk would wait for ever
+        if "walk" in _walking and _walking["walk"] is me:
+            del _walking["walk"]
 
 
 class _Walk:

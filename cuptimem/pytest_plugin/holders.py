@@ -135,8 +135,8 @@ def _packages(stack: Sequence[Frame]) -> set[str]:
 def _wider_fixtures(item: pytest.Item) -> Iterator[tuple[str, str, list[Any]]]:
     """Name and scope of each fixture of the test that goes on, and what it has: its value, what its end will need."""
     definitions: dict[str, list[Any]] = {}
-    for name, own in getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {}).items():
-        definitions.setdefault(name, []).extend(own)
+    for name, found in getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {}).items():
+        definitions.setdefault(name, []).extend(found)
     for name, asked in getattr(getattr(item, "_request", None), "_fixture_defs", {}).items():  # getfixturevalue
         definitions.setdefault(name, []).append(asked)
     for name, found in definitions.items():

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from cuptimem.errors import Error
+from cuptimem.errors import Error, own
 from cuptimem.printable import printable
 from cuptimem.pytest_plugin import baselines, bodies, comparison, holders, judging, measuring, outputs
 from cuptimem.pytest_plugin.limits import LEAKS, MEMORY, Limits, limits_of
@@ -181,7 +181,7 @@ class Measuring:
         """What goes wrong in here is no failure of the test, but one with a limit must not pass unmeasured."""
         try:
             yield
-        except (Error, OSError) as error:
+        except own(Error, OSError) as error:
             test.unmeasured = test.unmeasured or str(error)
             self.capture.give_up()
 
@@ -234,7 +234,7 @@ class Measuring:
             target = folder / _file_name(item.nodeid)
             measuring.write(window, target)
             test.record["trace"] = str(target)
-        except (Error, OSError) as error:
+        except own(Error, OSError) as error:
             test.notes.append(f"its trace is not written: {error}")
 
     # -- reports -----------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ class Measuring:
         """Of the baseline that the run is compared with; else of the default one, if there is one."""
         try:
             found = baselines.find(self.config.rootpath, self.settings.against or baselines.NAME) if record else None
-        except Error as error:
+        except own(Error) as error:
             return [str(error)]
         return [] if found is None else comparison.beside(record, found, 120)
 

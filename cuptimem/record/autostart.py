@@ -272,8 +272,10 @@ def _command(otherwise: str, here: str, *arguments: str) -> None:
 
     try:
         own_process.run(["cuptimem", *arguments], here, [(os.POSIX_SPAWN_DUP2, 2, 1)], VARIABLES)
-    except (OSError, KeyboardInterrupt) as error:
+    except own(OSError) as error:
         _say(f"{otherwise}: {_one_line(error)}")
+    except KeyboardInterrupt:  # of a user who does not wait for it
+        _say(f"{otherwise}: interrupted")
 
 
 def _say_what_it_shows(path: str, here: str) -> None:

@@ -39,7 +39,13 @@ def run(
     try:
         words = [sys.executable, *interpreter.isolation(), "-P", "-m", "cuptimem.record.own_process", folder, *command]
         child = os.posix_spawn(sys.executable, words, variables, file_actions=list(actions))
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        try:
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        except BaseException as error:  # the program's, or the user's: what is not waited for does not go on
+            if not isinstance(error, ChildProcessError):
+                os.kill(child, _signal.SIGKILL)
+                os.waitpid(child, 0)
+            raise
     except own(ChildProcessError):
         return None
     finally:

@@ -516,7 +516,7 @@ class Profile(Figures, Displayed, Brief):
         theirs = path is not None and role.is_one_of_several() and role.is_of_this_run(path)
         try:
             return recorder.open_window(path, overwrite=self.overwrite and not theirs, options=self.options)
-        except Error:
+        except own(Error):
             if path is None or recorder.is_recorded_to(path) or not _is_of_another_process(path):
                 raise
         self._named = naming.of_process(path, os.getpid(), naming.rank_of(environ.obeyed()))  # from now on

@@ -361,7 +361,7 @@ def _close(window: Window) -> None:
                 try:
                     _write_all(capture.core)
                     _extract(capture, window)
-                except Error as error:
+                except own(Error) as error:
                     window.closed = True
                     raise Error(f"{naming.shown(window.path)} is not written: {error}") from error
             window.closed = True
@@ -375,7 +375,7 @@ def _close(window: Window) -> None:
         if window is not capture.owner and window.path is not None:
             try:
                 _extract(capture, window)
-            except Error as error:
+            except own(Error) as error:
                 say(f"{naming.shown(window.path)} is not written: {error}")
         window.closed = True
         _split_owner_file(capture, last=window)
@@ -541,7 +541,7 @@ def _supply_source_text(core: "ModuleType") -> None:
     """The last lines that the collector asks for; the answers are written at the end."""
     try:
         core.capture_sync()
-    except core.Error:  # the recording has ended by itself, which is reported below
+    except own(core.Error):  # the recording has ended by itself, which is reported below
         return
     source_text.supply(core)
 

@@ -1,5 +1,5 @@
-/* Raises a signal when the given line of a package's Python files is about to run, as if it had come
- * from outside: Python calls its handler at its next check, in that code. */
+/* Raises a signal when the given line of a package's Python files is about to run, as if it had
+ * come from outside: Python calls its handler at its next check, in that code. */
 #include <Python.h>
 #include <string.h>
 

@@ -14,7 +14,8 @@ static void note(const char *name, const void *caller)
     Dl_info info;
     char line[256];
 
-    if (dladdr(caller, &info) == 0 || info.dli_fname == NULL || strstr(info.dli_fname, "/_core.") == NULL)
+    if (dladdr(caller, &info) == 0 || info.dli_fname == NULL ||
+        strstr(info.dli_fname, "/_core.") == NULL)
         return;
     int file = open(SPY_LOG, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     int length = snprintf(line, sizeof line, "%s\n", name);
