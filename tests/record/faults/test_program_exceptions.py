@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import cuptimem
 from cuptimem import _core
@@ -24,6 +23,9 @@ from cuptimem.errors import own
 from cuptimem.objects import walks
 from cuptimem.record import filling, instruments, late_import, recorder
 from tests.build import build
+
+torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
+pytestmark = pytest.mark.torch
 
 FOLDER = os.path.dirname(cuptimem.__file__) + os.sep
 BYTES = FOLDER.encode()  # as long as C has its address

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,9 +95,11 @@ def test_a_pipe_that_no_program_reads_is_refused(
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_standard_output_has_the_export_alone(traces: Callable[[str], str], tmp_path: Path, name: str) -> None:
+def test_standard_output_has_the_export_alone(
+    python: str, traces: Callable[[str], str], tmp_path: Path, name: str
+) -> None:
     """A pipe and a file, where what was there before stays; the closing line goes to standard error."""
-    command = [sys.executable, "-m", "cuptimem", "export", traces("plain"), "--to", "collapsed", "-o", name]
+    command = [python, "-m", "cuptimem", "export", traces("plain"), "--to", "collapsed", "-o", name]
     piped = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert piped.stdout and "wrote" not in piped.stdout and piped.stderr.startswith("wrote /")
     with (tmp_path / "all").open("w") as file:
