@@ -13,7 +13,7 @@ typedef struct cm_text {
     bool failed;
 } cm_text;
 
-/* Bytes that somebody else keeps. */
+/* Borrowed bytes: the caller keeps them. */
 typedef struct cm_piece {
     const char *bytes;
     size_t length;
