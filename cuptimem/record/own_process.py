@@ -41,16 +41,24 @@ def run(
         child = os.posix_spawn(sys.executable, words, variables, file_actions=list(actions))
         try:
             return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        except BaseException as error:  # the program's, or the user's: what is not waited for does not go on
-            if not isinstance(error, ChildProcessError):
-                os.kill(child, _signal.SIGKILL)
-                os.waitpid(child, 0)
+        except BaseException:  # the program's, or the user's: what is not waited for does not go on
+            _end(child)
             raise
     except own(ChildProcessError):
         return None
     finally:
         if callable(handler):
             _signal.signal(_signal.SIGCHLD, handler)
+
+
+def _end(child: int) -> None:
+    """Ends a process, unless it was waited for already: its number may be another's by now."""
+    try:
+        if os.waitpid(child, os.WNOHANG)[0] == 0:
+            os.kill(child, _signal.SIGKILL)
+            os.waitpid(child, 0)
+    except own(ChildProcessError):
+        return
 
 
 def _main() -> None:
