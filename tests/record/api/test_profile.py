@@ -212,7 +212,7 @@ def test_out_of_memory_on_the_cpu_says_what_was_alive() -> None:
     assert (oom.requested, oom.allocated) == (1 << 50, 40 * KIB * KIB) and kept.nbytes == oom.allocated
     assert sum(c.bytes for c in oom.contributors) == oom.allocated and not oom.escaped
     (line,) = [line for line in str(prof.report).splitlines() if "refused" in line]
-    assert line.startswith("! 1 request was refused and caught: 1024.0 TiB asked at ")
+    assert line.startswith("! 1 request was refused and caught: 1.0 PiB asked at ")
     assert line.endswith(" with 40.0 MiB in use on cpu")
 
 
