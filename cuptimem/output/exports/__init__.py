@@ -73,7 +73,8 @@ def default_path(trace: str, kind: str, table: str | None = None) -> str:
 
 
 def export(trace: str, kind: str, path: str | None = None, options: Options | None = None) -> Written:
-    """Writes one format. Raises Error, one line; then nothing is left of it."""
+    """Writes one format. Raises Error, one line; then nothing is left of it. BrokenPipeError: the reader of a stream
+    has gone."""
     if kind not in FORMATS:
         raise Error(f"no format {kind!r}: there are {', '.join(FORMATS)}")
     asked = options if options is not None else Options()
@@ -84,6 +85,8 @@ def export(trace: str, kind: str, path: str | None = None, options: Options | No
     module: Any = importlib.import_module(f"cuptimem.{FORMATS[kind].module}")
     try:
         written = module.write(trace, path, asked)
+    except BrokenPipeError:  # its reader has what it wanted
+        raise
     except OSError as error:
         raise Error(f"{path} cannot be written: {error.strerror or error}") from error
     if isinstance(written, Written):

@@ -64,7 +64,7 @@ def write(trace: str, path: str, options: Options) -> Written:
     files = {options.table: path} if options.table is not None else {t: os.path.join(path, f"{t}.csv") for t in TABLES}
     if options.table is None:
         if os.path.lexists(path) and not os.path.isdir(path):
-            raise Error(f"{path} is no directory; --table writes one table into a file")
+            raise Error(f"csv writes a folder, and {path} is not one; --table writes one table into a file")
         os.makedirs(path, exist_ok=True)
     for file in files.values():
         events.refuse(file, options)

@@ -84,8 +84,9 @@ def test_a_current_folder_that_is_gone(python: str, trace: str, tmp_path: Path) 
     assert shell(python, command) == (1, b"", b"cuptimem: the current folder: No such file or directory\n")
 
 
-def test_a_reader_that_goes_away(python: str, trace: str) -> None:
-    code, _, err = shell(python, f"(sleep 1; $C tree --least 0 {trace}; echo $? >&2) | true")
+@pytest.mark.parametrize("verb", ["tree --least 0", "export --to json -o -", "export --to memory-viz -o -"])
+def test_a_reader_that_goes_away(python: str, trace: str, verb: str) -> None:
+    code, _, err = shell(python, f"(sleep 1; $C {verb} {trace}; echo $? >&2) | true")
     assert (code, err) == (0, b"141\n")
 
 
