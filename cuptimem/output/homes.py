@@ -24,6 +24,12 @@ _DOMAIN = re.compile(
     r"(?=.*[A-Z])[A-Z0-9._-]{2,}"
     r"|[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:[a-z]{2}|com|org|net|edu|gov|mil|int|local|lan|corp|internal|intra|example|test)"
 )
+# What the names of files end with that a trace names: code, libraries, data, logs, archives.
+_FILE = re.compile(
+    r"\.(?:py[cdiowxz]?|ipynb|pth?|cc|cpp|cuh?|hpp|so(?:\.\d+)*|sh|bin|egg|whl|zip|tar|gz|xz"
+    r"|cmem|json|jsonl|ya?ml|toml|ini|cfg|txt|csv|log|out|md|html|safetensors|ckpt|parquet|npy|npz|h5|pkl)$",
+    re.IGNORECASE,
+)
 # Folders of a home itself: one of them shows which level the homes are on.
 _IN_HOMES = ((".local",), (".config",), (".pyenv",), (".virtualenvs",))
 
@@ -66,7 +72,8 @@ def _home(path: tuple[str, ...], top: int, parents: set[tuple[str, ...]]) -> Hom
 
 
 def _is_folder(path: tuple[str, ...], at: int) -> bool:
-    return len(path) > at + 1 or (len(path) > at and "." not in path[at])
+    """A path may end with a home (/home/CORP/jane.doe) or a file beside its program's (/home/JANE/train.py)."""
+    return len(path) > at + 1 or (len(path) > at and not _FILE.search(path[at]))
 
 
 def words(name: str) -> Iterator[str]:

@@ -201,6 +201,19 @@ def test_a_home_however_it_is_written(path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/home/CORP/jane.doe", "~"),
+        ("/home/corp.example.com/jane.doe", "~"),
+        ("/home/JANE/train.py", "~/train.py"),
+        ("/home/JANE/run.cmem", "~/run.cmem"),
+    ],
+)
+def test_a_path_that_ends_with_a_home_or_a_file(path: str, shown: str) -> None:
+    assert Scrubber([("string", "", path)]).replace("string", "", path) == shown
+
+
+@pytest.mark.parametrize(
     ("home", "names"),
     [
         ("/home/CORP/jane", "CORP jane"),
