@@ -56,6 +56,8 @@ def test_tests_use_the_simulated_gpu(cuda_suite: Suite) -> None:
     shared = cuda_suite.run(cuda_suite.script, "--cuptimem-simulate=2GiB", "-n", "2", "-p", "no:cacheprovider")
     assert shared.code == 0 and "4 passed" in shared.out, shared.out + shared.err
     assert [note["simulated"] for note in shared.notes] == [True] * 3
+    isolated = cuda_suite.run(cuda_suite.python, "-I", "-m", "pytest", "--cuptimem-simulate=2GiB")
+    assert isolated.code == 0 and "4 passed" in isolated.out, isolated.out + isolated.err
     bare = cuda_suite.run(cuda_suite.python, "-m", "pytest", "-k", "a_gpu")
     assert bare.code == 1 and "2 failed" in bare.out and not bare.note["simulated"]
 
