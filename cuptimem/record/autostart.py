@@ -280,12 +280,10 @@ def _command(otherwise: str, here: str, *arguments: str) -> None:
 
 def _say_what_it_shows(path: str, here: str) -> None:
     """Prints four lines about the trace, if they are ready in little time. The closing line names the full command."""
-    from cuptimem.record import own_process, recorder, refusals
+    from cuptimem.record import own_process, recorder
 
     counts = recorder.last_counts
     if "torch" not in sys.modules or counts.get("foreign") or counts.get("events", 0) > _EVENTS:
-        return
-    if type(refusals.ended_program()) is KeyboardInterrupt:
         return
     try:
         reading, writing = os.pipe()

@@ -1,6 +1,7 @@
 """What `cuptimem run` leaves and prints when the program has ended: five lines, or one, or nothing at all."""
 
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,16 +42,17 @@ def test_five_lines_behind_all_that_the_program_says(run: Run, tmp_path: Path) -
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(
-    ("after", "options", "environment"),
-    [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", [], {}),
-        ("", ["-o", "a-{rank}.cmem"], {"RANK": "1", "WORLD_SIZE": "2"}),
-    ],
-    ids=["interrupt", "rank"],
-)
-def test_no_five_lines(run: Run, tmp_path: Path, after: str, options: list[str], environment: dict[str, str]) -> None:
-    done = run_torch(run, tmp_path, after, *options, **environment)
+def test_an_interrupted_program_has_its_five_lines(run: Run, tmp_path: Path) -> None:
+    """Who stops a run wants to know what it had; a second Ctrl-C ends what makes the lines."""
+    done = run_torch(run, tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGINT)\n")
+    assert done.code == -signal.SIGINT
+    traceback, _, end = done.err.partition("\nKeyboardInterrupt\n")
+    assert traceback.startswith("Traceback") and re.fullmatch(END, end), done.err
+
+
+@pytest.mark.torch
+def test_only_the_first_rank_prints_five_lines(run: Run, tmp_path: Path) -> None:
+    done = run_torch(run, tmp_path, "", "-o", "a-{rank}.cmem", RANK="1", WORLD_SIZE="2")
     assert done.err.count("cuptimem: wrote") == 1 and "cuptimem: peak" not in done.err, done.err
 
 
