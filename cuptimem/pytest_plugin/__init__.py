@@ -194,7 +194,8 @@ def tensor_memory(request: pytest.FixtureRequest) -> "Iterator[TensorMemory]":
     from cuptimem.pytest_plugin.fixture import TensorMemory
 
     # Fixtures that are set up after this one are not the test's.
-    with TensorMemory(measuring.Capture.of(request.config)) as memory, bodies.measured(request.node, memory.from_here):
+    memory = TensorMemory(measuring.Capture.of(request.config))
+    with memory.measured(), bodies.measured(request.node, memory.from_here):
         yield memory
 
 

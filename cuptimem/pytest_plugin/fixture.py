@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
+from typing import NoReturn
 
 from cuptimem.errors import Error
 from cuptimem.pytest_plugin import measuring
@@ -32,15 +32,24 @@ class TensorMemory(Figures):
     def __repr__(self) -> str:
         return "tensor_memory"  # as pytest explains a failed assertion
 
-    def __enter__(self) -> TensorMemory:
+    def __enter__(self) -> NoReturn:
+        raise TypeError(
+            "tensor_memory is not used in `with`: it measures from the test's first line, or from "
+            "tensor_memory.reset() on, and its figures are as of the line that reads them"
+        )
+
+    def __exit__(self, *ignored: object) -> None:
+        """Python looks for it before it calls __enter__."""
+
+    @contextmanager
+    def measured(self) -> Iterator[TensorMemory]:
+        """Around a test."""
         self._capture.renew()
         self.reset()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._close()
+        try:
+            yield self
+        finally:
+            self._close()
 
     def _close(self) -> None:
         window, self._window = self._window, None

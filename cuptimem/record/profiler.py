@@ -86,6 +86,12 @@ def _action(answer: object) -> Action:
     raise TypeError(f"a schedule returns a ProfilerAction or 0 to 3, not {answer!r}")
 
 
+_MADE_BY = {
+    "schedule": "such as cuptimem.schedule(wait=1, warmup=1, active=3) makes",
+    "on_trace_ready": "such as cuptimem.tensorboard_handler(folder) makes",
+}
+
+
 class _Run:
     """One entering of a Profile: a window, or with a schedule one window after the other."""
 
@@ -231,6 +237,9 @@ class Profile(Figures, Displayed, Brief):
         holders: bool = True,
         argv: bool = True,
     ) -> None:
+        for what, given in (("schedule", schedule), ("on_trace_ready", on_trace_ready)):
+            if given is not None and not callable(given):
+                raise TypeError(f"{what} is a function, {_MADE_BY[what]}, not {given!r}")
         if on_trace_ready is not None and schedule is None:
             # torch.profiler allows it: one cycle, the whole block.
             schedule = _always

@@ -484,6 +484,11 @@ def test_bad_schedules() -> None:
         cuptimem.schedule(wait=0, warmup=0, active=0)
     with pytest.raises(TypeError, match="ProfilerAction"), cuptimem.profile(schedule=lambda step: "record"):
         pass
+    for wrong in (5, "each", (1, 1, 3)):
+        with pytest.raises(TypeError, match="schedule is a function, such as"):
+            cuptimem.profile(schedule=wrong)
+        with pytest.raises(TypeError, match="on_trace_ready is a function, such as"):
+            cuptimem.profile(on_trace_ready=wrong)
 
 
 def test_on_trace_ready_alone_is_one_cycle() -> None:

@@ -43,6 +43,11 @@ def test_reset(tensor_memory):
 
 @pytest.mark.limit_tensor_memory("4000 B")
 @pytest.mark.limit_tensor_leaks("0 B")
+def test_block(tensor_memory):
+    with pytest.raises(TypeError, match="tensor_memory.reset"):
+        with tensor_memory:
+            pass
+
 def test_beside_limits(tensor_memory):
     torch.ones(1000)
     assert tensor_memory.peak_above_start <= "3.91 KiB"
@@ -55,7 +60,7 @@ def test_reads_well(tensor_memory):
 
 def test_every_figure(run_suite: Callable[..., Run]) -> None:
     run = run_suite(test_it=USES)
-    assert run.outcomes == {"passed": 3, "failed": 1}, run.out
+    assert run.outcomes == {"passed": 4, "failed": 1}, run.out
     assert "assert 4194304 B (4.0 MiB) <= '3 MiB'" in run.out
 
 
