@@ -215,7 +215,7 @@ class _Call:
 class Profile(Figures, Displayed, Brief):
     """A context manager and decorator that records; see cuptimem.profile.
 
-    Its figures (peak_bytes, peak_above_start, leaked_bytes, on(device)) are those of its report. A copy, also one in
+    Its figures (peak_bytes, peak_above_start, kept_bytes, on(device)) are those of its report. A copy, also one in
     another process, has its options and no report.
     """
 

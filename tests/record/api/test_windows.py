@@ -96,11 +96,11 @@ def test_figures_of_a_profile() -> None:
         cycle: list[object] = [torch.empty(KIB, dtype=torch.uint8)]
         cycle.append(cycle)
         del cycle
-        assert prof.peak_above_start == 3 * KIB and prof.leaked_bytes == 2 * KIB  # a collection was made
+        assert prof.peak_above_start == 3 * KIB and prof.kept_bytes == 2 * KIB  # a collection was made
         second = torch.empty(3 * KIB, dtype=torch.uint8)
         del first
     assert prof.peak_above_start == 5 * KIB == prof.on("cpu").peak_above_start
-    assert prof.leaked_bytes == 3 * KIB == second.nbytes
+    assert prof.kept_bytes == 3 * KIB == second.nbytes
     assert prof.peak_bytes == prof.report.device("cpu").peak.bytes >= 10 * KIB
     assert prof.peak_above_start <= "5 KiB" and prof.on("cuda:0").peak_bytes == 0
     assert "above start" in str(prof.report)

@@ -27,17 +27,17 @@ def test_figures(tensor_memory, later):
     cycle = []
     cycle += [cycle, torch.ones(10)]
     del cycle
-    assert tensor_memory.leaked_bytes == 0
+    assert tensor_memory.kept_bytes == 0
     KEPT.append(torch.ones(10))
-    assert tensor_memory.leaked_bytes == 40
-    assert tensor_memory.on("cpu").leaked_bytes == 40
+    assert tensor_memory.kept_bytes == 40
+    assert tensor_memory.on("cpu").kept_bytes == 40 == tensor_memory.leaked_bytes
     assert tensor_memory.on("cuda:0").peak_above_start == 0
     assert tensor_memory.report.device("cpu").peak_above_start == 6000
 
 def test_reset(tensor_memory):
     torch.ones(1000)
     tensor_memory.reset()
-    assert tensor_memory.peak_above_start == tensor_memory.leaked_bytes == 0
+    assert tensor_memory.peak_above_start == tensor_memory.kept_bytes == 0
     torch.ones(100)
     assert tensor_memory.peak_above_start == 400
 

@@ -318,7 +318,7 @@ def test_devices(tensor_memory):
     cycle.append(cycle)
     del cycle
     assert tensor_memory.on("cpu").peak_above_start - 4000 <= "0 B"
-    assert tensor_memory.on("cpu").leaked_bytes == 0 == tensor_memory.on("cuda").peak_bytes
+    assert tensor_memory.on("cpu").kept_bytes == 0 == tensor_memory.on("cuda").peak_bytes
     for name in ("CPU", "cpu:0", "cuda:01", "cuda:\u0663", "nonsense"):
         with pytest.raises(ValueError, match="no device is called"):
             tensor_memory.on(name)
