@@ -58,7 +58,7 @@ typedef struct cm_oom {
     bool escaped;                 /* CM_MARK_OOM_LEFT */
     cm_contributor *contributors; /* alive then, largest first */
     size_t contributor_count;
-    cm_fragmentation memory; /* segment_total 0: no known segments */
+    cm_fragmentation memory; /* asked 0: not known */
 } cm_oom;
 
 /* Memory that PyTorch's caching allocator took from CUDA by cudaMalloc. seen is false where it took

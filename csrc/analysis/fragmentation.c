@@ -362,21 +362,30 @@ static bool list_pins(layout *p, cm_fragmentation *out)
 
 /* --- a moment ------------------------------------------------------------------------------ */
 
-/* By the last quiet moment (else the last one), corrected by what this process freed or allocated
- * since: PyTorch empties its cache before it fails, without a moment in between. A moment that is
- * not quiet may or may not include concurrent changes. */
-static int64_t free_bytes(const cm_replay *r, int8_t index)
+static const cm_driver_state *driver_state(const cm_replay *r, int index)
 {
-    if (r->driver == NULL)
-        return -1;
-    uint16_t place = cm_driver_map_place(index);
-    const cm_driver_state *d = &r->driver->device[place];
-    const cm_driver_moment *measured = d->last_quiet.used >= 0 ? &d->last_quiet : &d->last;
+    return r->driver != NULL ? &r->driver->device[cm_driver_map_place((int8_t)index)] : NULL;
+}
+
+/* By a measurement, corrected by what this process freed or allocated in between: PyTorch empties
+ * its cache before it fails, without a measurement. One that is not quiet may or may not include
+ * concurrent changes. */
+static void set_free(cm_fragmentation *one, const cm_driver_moment *measured)
+{
     if (measured->used < 0 || measured->total < measured->used)
-        return -1;
-    int64_t back = measured->driver - r->driver->totals.device[place].bytes;
-    int64_t left = measured->total - measured->used + back;
-    return left < 0 ? 0 : left > measured->total ? measured->total : left;
+        return;
+    int64_t left = measured->total - measured->used + measured->driver - one->driver;
+    one->free_on_device = left < 0 ? 0 : left > measured->total ? measured->total : left;
+    int64_t fresh = one->free_on_device + one->empty_cache_returns;
+    one->largest_request = fresh > one->largest_free_block ? fresh : one->largest_free_block;
+}
+
+void cm_fragmentation_finish(const cm_replay *r, cm_fragmentation *one)
+{
+    const cm_driver_state *d = driver_state(r, one->device);
+
+    if (d != NULL && one->driver >= 0 && one->free_on_device < 0)
+        set_free(one, d->first_quiet.used >= 0 ? &d->first_quiet : &d->last);
 }
 
 void cm_fragmentation_clear(cm_fragmentation *one)
@@ -395,15 +404,17 @@ bool cm_fragmentation_take(const cm_replay *r, uint16_t number, cm_fragment_what
                             .time_ns = time_ns,
                             .asked = asked,
                             .too_small = asked < 0 ? -1 : 0,
-                            .free_on_device = free_bytes(r, r->device[number].index),
+                            .driver = -1,
+                            .free_on_device = -1,
                             .largest_request = -1};
+    const cm_driver_state *driver = driver_state(r, now.device);
     size_t next = 0;
     bool fine = collect(&p, number);
     for (uint32_t i = 0; fine && i < p.spans; i++)
         fine = describe_span(&p, i, &next, &now);
-    if (now.free_on_device >= 0) {
-        int64_t fresh = now.free_on_device + now.empty_cache_returns;
-        now.largest_request = fresh > now.largest_free_block ? fresh : now.largest_free_block;
+    if (driver != NULL) {
+        now.driver = r->driver->totals.device[cm_driver_map_place((int8_t)now.device)].bytes;
+        set_free(&now, &driver->last_quiet);
     }
     if (fine && p.spans > 0) {
         join_holdings(&p);
@@ -491,6 +502,8 @@ static bool finish(void *part, cm_analysis *out)
         if (r->device[i].type == CM_DEVICE_CUDA &&
             !take(f, i, CM_FRAGMENT_END, f->run->plan->end_ns, -1))
             return false;
+    for (size_t i = 0; i < f->count; i++)
+        cm_fragmentation_finish(r, &f->found[i]);
     cm_sort(f->found, f->count, sizeof *f->found, by_device);
     out->fragmentation = f->found;
     out->fragmentation_count = f->count;

@@ -123,8 +123,9 @@ typedef struct cm_fragmentation {
     int64_t allocated;          /* of the blocks in them */
     int64_t requested;          /* of which requested */
     int64_t largest_free_block; /* in one segment */
-    int64_t free_on_device;     /* total - used at the last quiet moment, else at the last one,
-                                 * with what this process freed or allocated since; -1 */
+    int64_t driver;             /* bytes that this process had allocated from the driver; -1 */
+    int64_t free_on_device;     /* total - used when last measured in quiet (else when next), with
+                                 * what this process freed or allocated in between; -1 */
     /* The largest request that could succeed: the larger of largest_free_block and free_on_device +
      * empty_cache_returns, because PyTorch empties its cache before it fails. -1 where
      * free_on_device is unknown. */

@@ -82,16 +82,25 @@ static bool event(void *part, const cm_record *record)
                     .escaped = escaped};
     if (d->count > CM_OOMS_WHOLE && !escaped)
         return true;
-    return take_contributors(replay, (uint16_t)number, oom) &&
-           (device->type != CM_DEVICE_CUDA ||
-            cm_fragmentation_take(replay, (uint16_t)number, CM_FRAGMENT_OOM, record->time_ns,
-                                  e->size, &oom->memory));
+    if (!take_contributors(replay, (uint16_t)number, oom))
+        return false;
+    if (device->type != CM_DEVICE_CUDA)
+        return true;
+    if (!cm_fragmentation_take(replay, (uint16_t)number, CM_FRAGMENT_OOM, record->time_ns, e->size,
+                               &oom->memory))
+        return false;
+    /* Reserved bytes without a segment: segments were not recorded. */
+    if (oom->memory.segment_total == 0 && device->reserved > 0)
+        oom->memory = (cm_fragmentation){.asked = 0};
+    return true;
 }
 
 static bool finish(void *part, cm_analysis *out)
 {
     ooms *o = part;
     for (size_t i = 0; i < out->device_count; i++) {
+        for (size_t j = 0; j < o->device[i].count; j++)
+            cm_fragmentation_finish(o->run->replay, &o->device[i].oom[j].memory);
         out->device[i].ooms = o->device[i].oom;
         out->device[i].oom_count = o->device[i].count;
         out->device[i].oom_total = o->device[i].total;

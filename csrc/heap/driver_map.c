@@ -48,7 +48,8 @@ cm_driver_map *cm_driver_map_new(const cm_reader *reader)
     m->reader = reader;
     const cm_driver_moment nothing = {-1, -1, -1, -1, -1, -1, .context = -1};
     for (size_t i = 0; i < CM_TOTALS_HOST; i++) {
-        m->device[i].reading = m->device[i].last = m->device[i].last_quiet = nothing;
+        m->device[i].reading = m->device[i].last = nothing;
+        m->device[i].first_quiet = m->device[i].last_quiet = nothing;
         m->device[i].context = -1;
     }
     return m;

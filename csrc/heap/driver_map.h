@@ -72,9 +72,9 @@ typedef struct cm_driver_state { /* of one device */
     bool context_made; /* in this trace */
     bool context_known;
     int64_t context;
-    cm_driver_moment reading;    /* being read */
-    cm_driver_moment last;       /* the last complete one */
-    cm_driver_moment last_quiet; /* used < 0: none yet */
+    cm_driver_moment reading;                 /* being read */
+    cm_driver_moment last;                    /* the last complete one */
+    cm_driver_moment first_quiet, last_quiet; /* used < 0: none yet */
     uint64_t moments;
     uint32_t first; /* allocation in its contexts, slot + 1 */
 } cm_driver_state;

@@ -63,6 +63,8 @@ static void end_moment(cm_driver_map *m, int8_t index, bool quiet)
     }
     now.context = d->context;
     d->last = now;
+    if (quiet && d->first_quiet.used < 0)
+        d->first_quiet = now;
     if (quiet)
         d->last_quiet = now;
     d->moments++;

@@ -458,8 +458,8 @@ static const cm_field oom_rows[] = {
     CM_OPTIONAL(T, reserved, "reserved", "by PyTorch's allocator; null if unknown"),
     CM_STACK(T, origin_stack, "origin", "its own stack, where that is not `stack`"),
     CM_NODE(T, name, "operator", "the autograd node that ran"),
-    CM_STRUCT_SEEN(T, memory, memory.segment_total, cm_fragmentation, fragmentation_fields,
-                   "memory", "PyTorch's segments then; null: none were known"),
+    CM_STRUCT_SEEN(T, memory, memory.asked, cm_fragmentation, fragmentation_fields, "memory",
+                   "of PyTorch and the device then; null past the first sixteen requests"),
 };
 static CM_FIELDS(oom_fields, "oom", T, true, oom_rows);
 #undef T

@@ -3,7 +3,8 @@
 from typing import Any
 
 from craft import CUDA, IN_NODE, NODE_STACK, OOM, RESERVED, SEGMENT_NEW, STEP, WINDOW_CLOSE, WINDOW_OPEN, Trace
-from driver_parts import MIB, moment
+from driver_model import DEV
+from driver_parts import MIB, free, moment, new
 from hand_made import Analyze, only_device
 
 OOM_LEFT = 11
@@ -156,7 +157,8 @@ def test_what_was_cached_and_unusable(analyze: Analyze) -> None:
 
 
 def test_free_on_the_device_rests_on_a_moment_under_which_nothing_moved(analyze: Analyze) -> None:
-    """What is told while the driver takes and gives back may be of before or after it."""
+    """A measurement during a call of the driver may be of before or after it. The next quiet one counts, with what was
+    allocated in between: in the first programs there is no earlier one."""
     t = Trace()
     t.add(SEGMENT_NEW, 0x10000000, 20 * MIB, t.line(90), **FIRST)
     moment(t, 28 * MIB, quiet=False, total=40 * MIB)
@@ -165,4 +167,25 @@ def test_free_on_the_device_rests_on_a_moment_under_which_nothing_moved(analyze:
     moment(t, 37 * MIB, quiet=False, total=40 * MIB)
     t.add(OOM, 0, 30 * MIB, t.line(3), **FIRST)
     told = [row["memory"]["free_on_device"] for row in rows(analyze(t), "cuda:0")]
-    assert told == [12 * MIB, 10 * MIB]  # until there is one
+    assert told == [10 * MIB, 10 * MIB]
+
+
+def test_what_was_free_before_the_first_measurement(analyze: Analyze) -> None:
+    """What was allocated at the failed request and freed before that measurement was not free."""
+    t = Trace()
+    new(t, DEV, 0x10000000, 20 * MIB, **FIRST)
+    t.add(SEGMENT_NEW, 0x10000000, 20 * MIB, t.line(90), **FIRST)
+    t.add(OOM, 0, 30 * MIB, t.line(3), **FIRST)
+    free(t, DEV, 0x10000000, **FIRST)
+    moment(t, 15 * MIB, total=40 * MIB)
+    (only,) = rows(analyze(t), "cuda:0")
+    assert only["memory"]["free_on_device"] == 5 * MIB
+
+
+def test_a_first_request_beyond_the_device(analyze: Analyze) -> None:
+    """PyTorch has no segment yet, and its message says what is free."""
+    t = Trace()
+    moment(t, 10 * MIB, total=40 * MIB)
+    t.add(OOM, 0, 50 * MIB, t.line(3), **FIRST)
+    (only,) = rows(analyze(t), "cuda:0")
+    assert (only["memory"]["free_on_device"], only["memory"]["segments_total"]) == (30 * MIB, 0)
