@@ -115,9 +115,9 @@ def _devices(one: Simulation) -> list[Block]:
     if failed:
         blocks.append(Text(f"The run in {size(one.memory)}, up to its failure", "title"))
     blocks.append(_device_table(one))
-    refused = [f"{count(device.refused)} on {device.device}" for device in one.devices if device.refused]
-    if refused:
-        blocks.append(Text(f"  requests refused: {', '.join(refused)}"))
+    refused = [f"{plural(device.refused, 'call')} on {device.device}" for device in one.devices if device.refused]
+    if refused:  # not the number of OutOfMemoryErrors, which summary has
+        blocks.append(Text(f"  the driver refused {', '.join(refused)}; PyTorch calls again before it gives up"))
     return blocks
 
 

@@ -62,7 +62,10 @@ def test_a_function_has_its_own_name(made, monkeypatch):
 
 def test_the_table_of_a_run_that_failed_says_so(made):
     failed = str(made("does not fit", {"refused": 2}))
-    assert "The run in 24.0 GiB, up to its failure\n  device" in failed and "requests refused: 2 on cuda:0" in failed
+    assert (
+        "The run in 24.0 GiB, up to its failure\n  device" in failed
+        and "the driver refused 2 calls on cuda:0; PyTorch calls again" in failed
+    )
     assert "up to its failure" in str(made("fits with settings")) and "up to its failure" not in str(made())
 
 
