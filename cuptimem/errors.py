@@ -58,8 +58,8 @@ def core() -> "ModuleType":
                 "cuptimem records and reads in the main interpreter only, and this is a subinterpreter"
             ) from error
         raise Error(
-            f"the C core of cuptimem does not load in this Python ({error}); reinstall cuptimem with it: "
-            f"{sys.executable} -m pip install --force-reinstall cuptimem{_WITHOUT_CORE}"
+            f"the C core of cuptimem does not load in this Python ({error}); install cuptimem with it, in "
+            f"its clone: {sys.executable} -m pip install --force-reinstall .{_WITHOUT_CORE}"
         ) from error
     return _core
 

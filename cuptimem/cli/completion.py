@@ -32,7 +32,7 @@ def script(shell: str) -> str:
     try:
         import shtab
     except ImportError:
-        raise Error("completion needs shtab: pip install 'cuptimem[completion]'") from None
+        raise Error("completion needs shtab: pip install shtab") from None
     root = argparse.ArgumentParser(prog="cuptimem")
     root.add_argument("--version", action="store_true", help="print the version")
     verbs = root.add_subparsers(parser_class=argparse.ArgumentParser)

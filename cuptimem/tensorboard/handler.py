@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cuptimem.record.profiler import Profile
     from cuptimem.report.model import Report
 
-_MISSING = "tensorboard is not installed, so nothing can be written for it: pip install 'cuptimem[tensorboard]'"
+_MISSING = "tensorboard is not installed, so nothing can be written for it: pip install tensorboard"
 
 
 def tensorboard_handler(logdir: str | os.PathLike[str], worker_name: str | None = None) -> "Callable[[Profile], None]":

@@ -68,7 +68,7 @@ def test_moved(call: Call, tmp_path: Path) -> None:
 
 def test_a_rank_of_thousands_of_digits(call: Call, tmp_path: Path) -> None:
     """Python refuses to make a number of it: the run is not that of a rank."""
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pip install 'cuptimem[tensorboard]'")
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pip install tensorboard")
     meta = {**traces.Names().meta, "rank": "9" * 5000, "world_size": "9" * 5000}
     trace = traces.write(tmp_path / "run.cmem", traces.Names(meta=meta))
     done = call("export", trace, "--to", "tensorboard", "-o", str(tmp_path / "run"))

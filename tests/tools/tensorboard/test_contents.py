@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pip install 'cuptimem[tensorboard]'")
+pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pip install tensorboard")
 
 import cuptimem
 from cuptimem import _core

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pip install 'cuptimem[tensorboard]'")
+pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pip install tensorboard")
 
 from cuptimem.tensorboard import files, limits, packed, walk
 from cuptimem.tensorboard.data import FOLDER, SUFFIX
