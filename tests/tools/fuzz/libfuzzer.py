@@ -18,6 +18,7 @@ from tests.build import Failed, build, generated
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = ROOT / "build/fuzz"  # what is not kept in git
 FINDINGS = BUILD / "findings"
+CPU_SECONDS = 10  # of an input of a trace
 FLAG = "-fsanitize=fuzzer,address,undefined"
 NEEDED = "clang with libFuzzer is needed: apt-get install clang libclang-rt-dev (or clang alone)"
 _PROBE = "int LLVMFuzzerTestOneInput(const char *p, unsigned long n) { return p == 0 && n == 1; }\n"
@@ -46,7 +47,7 @@ def run(program: Path, *words: object, check: bool = True) -> str:
     with tempfile.TemporaryDirectory(dir=shared_memory()) as folder:
         done = subprocess.run(
             ["nice", "-n", "19", str(program), *map(str, words)],
-            env={**os.environ, "FUZZ_FOLDER": folder},
+            env={**os.environ, "FUZZ_FOLDER": folder, "FUZZ_CPU_SECONDS": str(CPU_SECONDS)},
             check=False,
             capture_output=True,
             text=True,
