@@ -33,7 +33,8 @@ _ENDS = 10  # steps shown from the beginning and from the end
 _TOP = 10
 _MODULES = 40
 _DEVICES = 4  # with a picture
-_HEIGHT = 720  # of the interactive page, in pixels
+# Of the interactive page, in pixels: both pictures are whole where it is at least 800 wide. Its tables are below.
+_HEIGHT = 1120
 _AROUND = 4096  # bytes left for what stands around the page
 # Intervals, entries and single blocks of the interactive page: the first that fits.
 _FINENESS = ((1024, 1 << 14, 1024), (512, 1 << 12, 256), (256, 1 << 10, 64), (128, 1 << 8, 16))

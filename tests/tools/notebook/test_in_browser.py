@@ -46,6 +46,9 @@ def test_with_trust_the_interactive_page_takes_the_pictures_place(browser_page: 
     inside.locator("#timeline canvas").first.wait_for(state="visible")
     assert browser_page.locator("iframe").get_attribute("sandbox") == "allow-scripts"
     assert browser_page.evaluate("window.injected === undefined")
+    browser_page.set_viewport_size({"width": 820, "height": 900})
+    bottom = "canvas => canvas.getBoundingClientRect().bottom <= document.documentElement.clientHeight"
+    assert inside.locator("canvas.blocks").evaluate(bottom), "the lower picture is cut"
     assert browser_page.get_by_text("What the peak on cpu is made of").is_visible()
 
 
