@@ -19,9 +19,9 @@ bool cm_engine_follow(cm_engine *engine);
 
 /* Writes window number `window` as a trace of its own: definitions, the blocks alive at its start
  * with their origins, its events. code: the packages that the new trace names as user code ("" for
- * none). The target must not exist. false with one line in error, and no file. */
+ * none); title: what views call it ("": its script). The target must not exist. false with one line in error, and no file. */
 bool cm_engine_extract(cm_engine *engine, const char *target, uint64_t window, const char *code,
-                       char *error, size_t error_size);
+                       const char *title, char *error, size_t error_size);
 
 /* An open window: the reader and the replay stand at its first record, and all blocks alive there
  * are in no step of it. */

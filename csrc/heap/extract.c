@@ -38,7 +38,7 @@ typedef struct extractor {
     uint32_t operator_name; /* the last one in the prologue */
     uint64_t window;
     const char *target;
-    const char *code;
+    const char *code, *title;
     char *error;
     size_t error_size;
 } extractor;
@@ -442,7 +442,7 @@ static bool copy_window(extractor *x)
 static bool write_meta(extractor *x)
 {
     size_t count = cm_reader_meta_count(x->reader), n = 0;
-    const char **pairs = calloc(2 * count + 5, sizeof *pairs);
+    const char **pairs = calloc(2 * count + 7, sizeof *pairs);
     char number[24];
     if (pairs == NULL)
         return no_memory(x);
@@ -450,7 +450,8 @@ static bool write_meta(extractor *x)
         const char *key, *value;
         cm_reader_meta_at(x->reader, i, &key, &value);
         /* The ring belongs to the source. */
-        if (strncmp(key, "ring.", 5) == 0 || strcmp(key, "window") == 0 || strcmp(key, "code") == 0)
+        if (strncmp(key, "ring.", 5) == 0 || strcmp(key, "window") == 0 ||
+            strcmp(key, "code") == 0 || strcmp(key, "title") == 0)
             continue;
         pairs[n++] = key;
         pairs[n++] = value;
@@ -461,6 +462,10 @@ static bool write_meta(extractor *x)
     if (*x->code != '\0') {
         pairs[n++] = "code";
         pairs[n++] = x->code;
+    }
+    if (*x->title != '\0') {
+        pairs[n++] = "title";
+        pairs[n++] = x->title;
     }
     bool fine = wrote(x, cm_writer_meta(x->writer, pairs));
     free(pairs);
@@ -494,7 +499,7 @@ static bool extract(extractor *x)
 }
 
 bool cm_engine_extract(cm_engine *engine, const char *target, uint64_t number, const char *code,
-                       char *error, size_t error_size)
+                       const char *title, char *error, size_t error_size)
 {
     const cm_window_options options = {.window = number};
     cm_window window;
@@ -507,6 +512,7 @@ bool cm_engine_extract(cm_engine *engine, const char *target, uint64_t number, c
                    .window = number,
                    .target = target,
                    .code = code,
+                   .title = title,
                    .error = error,
                    .error_size = error_size};
     bool at_begin = window.plan->begin == window.replay->position;

@@ -479,20 +479,22 @@ static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywor
     return result;
 }
 
-PyDoc_STRVAR(extract_doc, "extract(source, target, window, code=\"\")\n\nWrites what that window "
-                          "saw as a trace of its own, "
-                          "with what was alive when it\nopened; `code` is what it names as the "
-                          "user's own. Raises Error with one line, and leaves no file "
-                          "then; the target must not exist.");
+PyDoc_STRVAR(
+    extract_doc,
+    "extract(source, target, window, code=\"\", title=\"\")\n\nWrites what that window "
+    "saw as a trace of its own, "
+    "with what was alive when it\nopened; `code` is what it names as the "
+    "user's own, `title` what views call it. Raises Error with one line, and leaves no file "
+    "then; the target must not exist.");
 
 static PyObject *extract(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"source", "target", "window", "code", NULL};
+    static char *names[] = {"source", "target", "window", "code", "title", NULL};
     PyObject *named, *target;
     unsigned long long window;
-    const char *code = "";
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO&K|s", names, &named,
-                                     PyUnicode_FSConverter, &target, &window, &code))
+    const char *code = "", *title = "";
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO&K|ss", names, &named,
+                                     PyUnicode_FSConverter, &target, &window, &code, &title))
         return NULL;
     char error[512] = "";
     source *s;
@@ -502,9 +504,9 @@ static PyObject *extract(PyObject *module, PyObject *arguments, PyObject *keywor
         return NULL;
     }
     PyThreadState *saved = PyEval_SaveThread();
-    bool fine =
-        open_source(s, error, sizeof error) &&
-        cm_engine_extract(s->engine, PyBytes_AS_STRING(target), window, code, error, sizeof error);
+    bool fine = open_source(s, error, sizeof error) &&
+                cm_engine_extract(s->engine, PyBytes_AS_STRING(target), window, code, title, error,
+                                  sizeof error);
     PyEval_RestoreThread(saved);
 
     leave_source(s);

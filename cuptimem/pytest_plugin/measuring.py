@@ -194,11 +194,11 @@ def checked(report: Report) -> Report:
     return report
 
 
-def write(window: recorder.Window, target: Path) -> None:
+def write(window: recorder.Window, target: Path, title: str) -> None:
     """The window as a trace of its own, for `cuptimem summary` and all else."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
-    recorder.write_window(window, str(target))
+    recorder.write_window(window, str(target), title.encode("utf-8", "replace").decode())
 
 
 def environment() -> dict[str, Any]:

@@ -232,7 +232,7 @@ class Measuring:
                 test.notes.append("its trace is not kept: there is no folder for it; --cuptimem-traces=DIR names one")
                 return
             target = folder / _file_name(item.nodeid)
-            measuring.write(window, target)
+            measuring.write(window, target, item.nodeid)
             test.record["trace"] = str(target)
         except own(Error, OSError) as error:
             test.notes.append(f"its trace is not written: {error}")

@@ -384,13 +384,13 @@ def _close(window: Window) -> None:
         capture.owner = None  # else a cycle: a temporary trace would wait for the next collection
 
 
-def write_window(window: Window, target: str) -> None:
-    """Writes what a window saw into a file of its own. Raises Error; there is no file then."""
+def write_window(window: Window, target: str, title: str) -> None:
+    """Writes what a window saw into a file of its own; views call it by its title. Raises Error; then there is none."""
     with _lock:
         _, source, number = snapshot_source(window)
         if number == 0:
             raise Error("this window is all of its capture, which has a file")
-        _extract_to(source, target, window)
+        _extract_to(source, target, window, title)
 
 
 def snapshot_source(window: Window, *, names: bool = True) -> "tuple[str, object, int]":
@@ -580,10 +580,10 @@ def _extract(capture: Capture, window: Window) -> None:
     window.whole = True
 
 
-def _extract_to(source: object, target: str, window: Window) -> None:
+def _extract_to(source: object, target: str, window: Window, title: str = "") -> None:
     partial = tempfiles.name(os.path.dirname(target))
     try:
-        recording_core().extract(source, partial, window.number, ",".join(window.code))
+        recording_core().extract(source, partial, window.number, ",".join(window.code), title)
         os.replace(partial, target)
     except BaseException:
         if os.path.lexists(partial):

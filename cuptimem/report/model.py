@@ -584,11 +584,17 @@ class Report(Displayed, Brief):
     # there. Not in a pickle.
     recorded: "Callable[[], Recorded | None] | None" = field(default=None, compare=False, repr=False)
 
+    @property
+    def title(self) -> str:
+        """What was recorded: the title of the recording, else the script's name, else the file's."""
+        known = self.environment
+        script = known.get("script", "") or self.path or ""
+        return known.get("title", "") or os.path.basename(script) or "recording"
+
     def _said(self) -> str:
         from cuptimem.output.text.words import plural, size
 
-        script = self.environment.get("script", "") or self.path or "recording"
-        said = [f"{brief.name(os.path.basename(script))}: {self._peak_said()}"]
+        said = [f"{brief.name(self.title)}: {self._peak_said()}"]
         if self.steps:
             said.append(plural(len({step.index for step in self.steps}), "step"))
         if refused := sum(device.refused for device in self.devices):

@@ -193,7 +193,7 @@ def caveats(of: Report) -> tuple[str, ...]:
 
 def title(of: Report) -> str:
     """The program that was recorded."""
-    return text(os.path.basename(of.environment.get("script", ""))) or "recording"
+    return text(of.title)
 
 
 @contextmanager

@@ -94,9 +94,8 @@ _STEP_COLUMNS: tuple[
 def facts(report: Report) -> list[str]:
     """What was recorded: its name first."""
     environment = report.environment
-    name = os.path.basename(environment.get("script", "")) or os.path.basename(report.path or "") or "recording"
     parts = [
-        name,
+        report.title,
         duration(report.duration_ns),
         f"{count(report.allocations)} {'allocation' if report.allocations == 1 else 'allocations'}",
     ]

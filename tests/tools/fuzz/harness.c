@@ -330,7 +330,7 @@ static void extract(cm_engine *engine, uint64_t window)
     char error[160] = "";
     struct stat st;
 
-    if (!cm_engine_extract(engine, EXTRACTED, window, "a,b.c", error, sizeof error)) {
+    if (!cm_engine_extract(engine, EXTRACTED, window, "a,b.c", "", error, sizeof error)) {
         must_say(error, "a window that could not be cut out says why");
         if (stat(EXTRACTED, &st) == 0)
             broken("no file is left of a window that could not be cut out");
