@@ -292,8 +292,8 @@ def _verdict(report: Report) -> list[Block]:
             Text("Leaks: not judged, for no steps were seen", "title"),
             *_prose(
                 "A leak is what grows from step to step. Steps are found by the optimizer's step, backward passes, the "
-                "data loader's next batch or calls of one module; this program had none of them. Mark the end of each "
-                "pass of its loop yourself: with cuptimem.profile() as prof: ... prof.step()"
+                "data loader's next batch or calls of one module; this recording has none of them. Mark the end of "
+                "each pass of its loop yourself: with cuptimem.profile() as prof: ... prof.step()"
             ),
         ]
     if not judged:

@@ -189,7 +189,7 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
     level = ledger_views.short(report)
     if not report.devices:
         more = [*level, *file_hint(report, "ledger")] if report.ledgers else []
-        return blocks + _nothing() + more
+        return blocks + _nothing(report) + more
     blocks += [Text(), _devices(report), *_caching(report), *level]
     blocks += [oom_views.left(oom) for oom in report.ooms if oom.escaped]
     blocks += oom_views.caught(report)
@@ -219,8 +219,9 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
     return blocks + file_hint(report, *first, "peak", *(["steps"] if report.steps else []), "timeline")
 
 
-def _nothing() -> list[Block]:
-    return [Text(), Text("Nothing was allocated by PyTorch while this was recorded.")]
+def _nothing(report: Report) -> list[Block]:
+    where = "in what is left of the recording" if report.state == "cut" else "while this was recorded"
+    return [Text(), Text(f"Nothing was allocated by PyTorch {where}.")]
 
 
 def _devices(report: Report) -> Table:
@@ -311,7 +312,7 @@ def _growth(steps: list[Step]) -> str:
 def peak(report: Report, all_contents: Sequence[Contents], top: int) -> list[Block]:
     """The contributors one by one: the user's line, the library line below it, modules, operator."""
     blocks = [*heading(report), *simulated_reads(report)]
-    return blocks + (peak_views.full(report, all_contents, top) if all_contents else _nothing())
+    return blocks + (peak_views.full(report, all_contents, top) if all_contents else _nothing(report))
 
 
 # -- leaks ---------------------------------------------------------------------------------------------------------
@@ -320,7 +321,7 @@ def peak(report: Report, all_contents: Sequence[Contents], top: int) -> list[Blo
 def leaks(report: Report, top: int, holders: bool = True) -> list[Block]:
     """What grows, or that nothing does, or why nobody can tell."""
     blocks = heading(report)
-    return blocks + (leak_views.full(report, top, holders) if report.devices else _nothing())
+    return blocks + (leak_views.full(report, top, holders) if report.devices else _nothing(report))
 
 
 # -- the driver level ----------------------------------------------------------------------------------------------
@@ -386,7 +387,7 @@ def table(
     """The blocks, summed by one property."""
     blocks = heading(report)
     if contents is None:
-        return blocks + _nothing()
+        return blocks + _nothing(report)
     return [*blocks, *_without_steps(report, contents), *table_views.full(contents, by, order, top, depth)]
 
 
@@ -395,7 +396,7 @@ def table(
 
 def account(report: Report, accounts: Sequence[Account], top: int) -> list[Block]:
     """The peaks by category and module, in exact bytes."""
-    return heading(report) + (account_views.full(accounts, top) if accounts else _nothing())
+    return heading(report) + (account_views.full(accounts, top) if accounts else _nothing(report))
 
 
 # -- diff ----------------------------------------------------------------------------------------------------------
@@ -408,7 +409,7 @@ def diff(before: Report, after: Report, devices: list[DeviceDiff], named: str | 
         first, *others = heading(report)
         assert isinstance(first, Text)
         blocks += [replace(first, text=f"{name + ':':<8}{first.text}"), *others]
-    return blocks + (diff_views.full(devices, named, top) if devices else _nothing())
+    return blocks + (diff_views.full(devices, named, top) if devices else _nothing(after))
 
 
 # -- tree ----------------------------------------------------------------------------------------------------------
@@ -418,6 +419,6 @@ def tree(report: Report, all_contents: Sequence[Contents], least: float, inverte
     """The blocks by their stacks."""
     blocks = heading(report)
     if not all_contents:
-        return blocks + _nothing()
+        return blocks + _nothing(report)
     blocks += _without_steps(report, all_contents[0])
     return blocks + [block for one in all_contents for block in tree_views.full(one, least, inverted)]

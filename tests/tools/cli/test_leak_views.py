@@ -286,6 +286,7 @@ def test_what_cannot_be_judged(make: Make) -> None:
 def test_a_run_without_tensors(make: Make) -> None:
     empty = make(steps={}, devices=[])
     assert "Nothing was allocated" in shown(empty) and "judged" not in shown(empty) + str(empty)
+    assert "allocated by PyTorch in what is left of the recording." in shown(replace(empty, state="cut"))
 
 
 def test_many_are_cut_and_said(make: Make) -> None:
