@@ -28,7 +28,7 @@ SMALL = 3000  # bytes; inputs above come last
 LONGEST = 16384
 OOM_MOST = 100  # failing allocations tried per input
 # An input that hangs: its own limit is CPU_SECONDS.
-LIMITS = ("-timeout=200", "-rss_limit_mb=1024", "-malloc_limit_mb=128", f"-max_len={LONGEST}")
+LIMITS = ("-timeout=200", "-report_slow_units=200", "-rss_limit_mb=1024", "-malloc_limit_mb=128", f"-max_len={LONGEST}")
 WRAPPED = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc", "aligned_alloc", "strdup", "free")]
 
 
