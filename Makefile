@@ -9,6 +9,8 @@ CUDA ?= yes
 CUDA_VENV := .venv-cuda
 # The same with the libraries whose programs and published figures `make evidence-published` simulates.
 MODELS_VENV := .venv-models
+# The same with the libraries of `make attribution`.
+ATTRIBUTION_VENV := .venv-attribution
 PUBLISHED := tests/oracle/evidence/published
 # A CUPTI that does not survive a call without a driver, for the tests which show that it gets none.
 CUPTI_WHEEL ?= nvidia-cuda-cupti==13.2.86
@@ -31,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets evidence evidence-public evidence-published accounts fidelity foreign cupti-headers wheels wheel-tests lint format clean
+.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers wheels wheel-tests lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +75,14 @@ $(MODELS_VENV)/.made: $(STAMP)/venv Makefile cuptimem.pth cuptimem.start $(PUBLI
 	$(MODELS_VENV)/bin/python -m pip install -q "$(CUDA_TORCH)" -r $(PUBLISHED)/requirements.txt
 	$(MODELS_VENV)/bin/python -m pip install -q --no-deps -r $(PUBLISHED)/requirements-alone.txt
 	@site=$$($(MODELS_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	    pwd > "$$site/__cuptimem_source.pth" && cp cuptimem.pth cuptimem.start "$$site/"
+	@touch $@
+
+# As .venv-models, for `make attribution`.
+$(ATTRIBUTION_VENV)/.made: $(STAMP)/venv Makefile cuptimem.pth cuptimem.start tests/attribution/requirements.txt
+	$(BIN)/python -m venv $(ATTRIBUTION_VENV)
+	$(ATTRIBUTION_VENV)/bin/python -m pip install -q "$(CUDA_TORCH)" -r tests/attribution/requirements.txt
+	@site=$$($(ATTRIBUTION_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 	    pwd > "$$site/__cuptimem_source.pth" && cp cuptimem.pth cuptimem.start "$$site/"
 	@touch $@
 
@@ -160,6 +170,9 @@ notebooks: $(STAMP)/package $(CUDA_VENV)/.made ## execute notebooks/ again and w
 
 page-assets: $(STAMP)/package ## fetch the vendored parts of pages again (ARGS=--check: compare only)
 	$(BIN)/python -m cuptimem.output.pages.vendor.fetch $(ARGS)
+
+attribution: $(STAMP)/package $(ATTRIBUTION_VENV)/.made ## how often lines, categories, steps, holders, verdicts and diffs are right; writes docs/attribution.md (ARGS="NAME ..." for some)
+	$(BIN)/python -m tests.attribution $(or $(ARGS),--save)
 
 evidence: $(STAMP)/package ## judge the leak verdicts against an independent oracle (ARGS="p01 p02" for some)
 	$(BIN)/python -m tests.oracle.evidence $(or $(ARGS),--save)

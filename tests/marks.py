@@ -33,6 +33,7 @@ ONCE = [
     ("simulator/driver/test_cupti_thread_patience.py", "", "who waits for whom is decided in C"),
     ("simulator/driver/test_without_driver.py", "", "whether CUPTI is entered is decided in C"),
     ("oracle/evidence/", "", "judges reports"),
+    ("attribution/", "", "judges reports"),
     (
         "tools/exports/test_formats.py",
         "",

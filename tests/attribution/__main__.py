@@ -1,0 +1,76 @@
+"""python -m tests.attribution [NAME ...] [-j N] [--save]
+
+Runs the programs of tests/attribution/programs under `cuptimem run` and compares what cuptimem says of each with its
+truth. Prints every miss, then the rate of each question. Exit 0 if every program could be judged.
+
+--save writes docs/attribution.md. The truth is counted by python -m tests.attribution.accounts, without cuptimem.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import platform
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.attribution import answers, page, suite
+from tests.attribution.judge import Check, judge
+
+
+def judged(program: suite.Program, folder: Path) -> list[Check] | str:
+    """The answers to all questions; why there are none, where that is so."""
+    try:
+        return judge(program, answers.ask(program, folder))
+    except (answers.Failed, subprocess.TimeoutExpired) as why:
+        return str(why)
+
+
+def about() -> dict[str, str]:
+    git = ["git", "-C", str(suite.ROOT), "describe", "--always", "--dirty"]
+    command: list[str | Path] = [suite.PYTHON, "-c", "import torch; print(torch.__version__)"]
+    return {
+        "date": datetime.date.today().isoformat(),
+        "commit": subprocess.run(git, capture_output=True, text=True).stdout.strip(),
+        "python": platform.python_version(),
+        "torch": subprocess.run(command, capture_output=True, text=True).stdout.strip(),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.attribution", description=(__doc__ or "").split("\n\n")[1])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these programs")
+    parser.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="programs at a time (%(default)s)")
+    parser.add_argument("--save", action="store_true", help="write docs/attribution.md")
+    options = parser.parse_args()
+    if options.save and options.names:
+        parser.error("--save is for the whole suite")
+    try:
+        programs = suite.programs(options.names)
+    except ValueError as error:
+        parser.error(str(error))
+    checks: list[Check] = []
+    failed: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
+        for program, result in zip(programs, pool.map(lambda p: judged(p, Path(folder)), programs), strict=True):
+            if isinstance(result, str):
+                failed[program.name] = result
+                print(f"{program.name}: not judged: {result}", flush=True)
+                continue
+            checks += result
+            wrong = [check for check in result if not check.right]
+            print(f"{program.name}: {len(result) - len(wrong)} of {len(result)}", flush=True)
+            for check in wrong:
+                print(f"  {check.question}: {check.expected}, not {check.given}", flush=True)
+    if checks:
+        print("", *page.table(("question", "right", "of", "rate"), page.rates(checks)), sep="\n")
+    if options.save:
+        (suite.ROOT / "docs" / "attribution.md").write_text(page.page(programs, checks, failed, about()))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
