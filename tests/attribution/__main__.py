@@ -1,15 +1,17 @@
-"""python -m tests.attribution [NAME ...] [-j N] [--save]
+"""python -m tests.attribution [NAME ...] [-j N] [--save] [--again]
 
 Runs the programs of tests/attribution/programs under `cuptimem run` and compares what cuptimem says of each with its
 truth. Prints every miss, then the rate of each question. Exit 0 if every program could be judged.
 
---save writes docs/attribution.md. The truth is counted by python -m tests.attribution.accounts, without cuptimem.
+--save writes docs/attribution.md. --again judges the answers of the last run, which build/attribution keeps. The truth
+is counted by python -m tests.attribution.accounts, without cuptimem.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import pickle
 import platform
 import subprocess
 import sys
@@ -20,12 +22,17 @@ from pathlib import Path
 from tests.attribution import answers, page, suite
 from tests.attribution.judge import Check, judge
 
+KEPT = suite.ROOT / "build" / "attribution"
 
-def judged(program: suite.Program, folder: Path) -> list[Check] | str:
+
+def judged(program: suite.Program, folder: Path, again: bool) -> list[Check] | str:
     """The answers to all questions; why there are none, where that is so."""
+    kept = KEPT / program.name
     try:
-        return judge(program, answers.ask(program, folder))
-    except (answers.Failed, subprocess.TimeoutExpired) as why:
+        if not again:
+            kept.write_bytes(pickle.dumps(answers.ask(program, folder)))
+        return judge(program, pickle.loads(kept.read_bytes()))
+    except (answers.Failed, subprocess.TimeoutExpired, OSError) as why:
         return str(why)
 
 
@@ -45,6 +52,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these programs")
     parser.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="programs at a time (%(default)s)")
     parser.add_argument("--save", action="store_true", help="write docs/attribution.md")
+    parser.add_argument("--again", action="store_true", help="judge the answers of the last run")
     options = parser.parse_args()
     if options.save and options.names:
         parser.error("--save is for the whole suite")
@@ -52,10 +60,12 @@ def main() -> int:
         programs = suite.programs(options.names)
     except ValueError as error:
         parser.error(str(error))
+    KEPT.mkdir(parents=True, exist_ok=True)
     checks: list[Check] = []
     failed: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
-        for program, result in zip(programs, pool.map(lambda p: judged(p, Path(folder)), programs), strict=True):
+        results = pool.map(lambda p: judged(p, Path(folder), options.again), programs)
+        for program, result in zip(programs, results, strict=True):
             if isinstance(result, str):
                 failed[program.name] = result
                 print(f"{program.name}: not judged: {result}", flush=True)

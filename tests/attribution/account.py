@@ -149,13 +149,15 @@ def account(device: str, program: Path) -> dict[str, Any]:
     seen = Account(device, program)
     register_optimizer_step_pre_hook(lambda optimizer, *_: seen.step(optimizer))
     register_optimizer_step_post_hook(lambda optimizer, *_: seen.step(optimizer))
-    torch.autograd.set_detect_anomaly(True, False)
+    # A node of a backward through backward would keep the one that made it, and its tensors: there no line is known.
+    twice = "create_graph=True" in program.read_text()
+    torch.autograd.set_detect_anomaly(not twice, False)
 
     class Ignored(torch.autograd.set_detect_anomaly):
         """Libraries would switch it off."""
 
         def __init__(self, *_: Any, **__: Any) -> None:
-            super().__init__(True, False)
+            super().__init__(not twice, False)
 
     torch.autograd.set_detect_anomaly = Ignored
     names: Any = {}
@@ -165,7 +167,8 @@ def account(device: str, program: Path) -> dict[str, Any]:
         finally:
             seen.walk()
     del names
-    return seen.result()
+    result = seen.result()
+    return {**result, "lines": {}, "both": {}} if twice else result
 
 
 def profiled_peak(events: Iterable[Any]) -> int:

@@ -29,7 +29,8 @@ What is right:
   wrong word count twice: as missing, and as too much. Words whose border is open (are an average's weights
   parameters or kept?) are judged as a sum, and so are activations with temporaries where a peak has both.
 - **steps**: the number of batches, or of updates where gradients are accumulated, of all loops of a kind.
-- **verdict**: leak, no leak, or the process grows while tensors do not. **leak's line**: of the first leak the
+- **verdict**: leak, no leak, or the process grows while tensors do not. "Cannot tell" counts as
+  no leak. **leak's line**: of the first leak the
   line that makes it or that keeps it. **leak's holder**: the first holder's path has the name that the program
   keeps it by.
 - **diff**: the line that changed most at the peak between two settings of a program, and by how many bytes,
@@ -84,6 +85,8 @@ def page(
     lines = [introduction, *table(("question", "right", "of", "rate"), rates(checks)), "", "## Misses", ""]
     lines += [f"`{name}` was not judged: {why}\n" for name, why in failed.items()]
     lines += table(("program", "question", "right", "given"), misses)
+    lines += ["", "## Peaks that are not asked about", ""]
+    lines += table(("program", "why"), ((p.name, p.truth["moment"]) for p in programs if "moment" in p.truth))
     lines += ["", "## Programs", ""]
     lines += table(("program", "device", "what it does"), ((p.name, p.device, p.about) for p in programs))
     return "\n".join(lines) + "\n"
