@@ -241,6 +241,7 @@ typedef struct cm_holder {
     bool first;    /* of its search: earlier results are outdated */
     uint64_t count;
     int64_t bytes;
+    int64_t step; /* that was running; -1: none */
 } cm_holder;
 
 enum {

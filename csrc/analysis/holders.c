@@ -25,11 +25,13 @@ static bool event(void *part, const cm_record *record)
     holders *h = part;
     const cm_event *e = &record->event;
     if (e->kind == CM_EV_HOLDER) {
+        int64_t step = h->run->replay->step;
         int device = cm_replay_find_device(h->run->replay, e->device_type, e->device_index);
         h->last = (cm_holder){.kind = e->flags & CM_HOLDER_NODES ? CM_LEAK_NODES : CM_LEAK_BYTES,
                               .first = (e->flags & CM_HOLDER_FIRST) != 0,
                               .device = device < 0 ? CM_LEAK_NO_DEVICE : (uint32_t)device,
-                              .stack = e->stack};
+                              .stack = e->stack,
+                              .step = step < (int64_t)h->run->steps->count ? step : -1};
         h->thread = record->thread;
         h->valid = true;
         return true;

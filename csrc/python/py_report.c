@@ -645,9 +645,10 @@ static CM_FIELDS(part_fields, "leak_part", T, true, part_rows);
 
 #define T cm_holder
 static const cm_field holder_rows[] = {
-    CM_LABEL(T, path, "path", "how the program refers to them"),
+    CM_LABEL(T, path, "path", "how the program refers to them; \"others\": the rest"),
     CM_PLAIN(T, count, "count", "blocks or nodes"),
     CM_PLAIN(T, bytes, "bytes", "of nodes: estimated"),
+    CM_OPTIONAL(T, step, "step", "in which it was searched; null: in none, mostly at the end"),
 };
 static CM_FIELDS(holder_fields, "holder", T, true, holder_rows);
 #undef T

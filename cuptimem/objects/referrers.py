@@ -13,13 +13,14 @@ import heapq
 import sys
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cuptimem import _core, interpreter
 from cuptimem.errors import own
+from cuptimem.objects import carried
 from cuptimem.objects.living import all_objects, mro
 
 _PAIRS = 1 << 20  # of referrer and object that one level may have
@@ -28,6 +29,7 @@ _LEVELS = 40
 _SECONDS = 1.5  # of this thread's own time, after which the search ends as it is
 _BETWEEN_LOOKS = 1 << 16  # parts of one container between two readings of the clock
 _WEAK = 2  # what a name of a library's, a kept result or a traceback costs, in steps of a path
+_MOMENT = 4  # ... and a name that the next pass of the program's loop assigns anew: it holds nothing for longer
 _FUNCTION = 6  # ... and one that ends at a function which is not itself the value of a name
 _TEXT = 60  # characters of a key
 _OWN = str(Path(__file__).parents[1])
@@ -82,6 +84,7 @@ class _Roots:
 
     modules: dict[int, tuple[str, int, bool]] = field(default_factory=dict)  # name, cost, whether it is a notebook
     locals: dict[int, tuple[str, str, int]] = field(default_factory=dict)  # variable, function, cost
+    of_one_pass: dict[int, set[str]] = field(default_factory=dict)  # of modules whose code runs
     tuples: dict[int, Any] = field(default_factory=dict)  # that locals are, by id
 
 
@@ -176,6 +179,7 @@ class Search:
         if type(name) is not str or kind != "item":
             return True
         where, cost, is_notebook = module
+        cost += _MOMENT * (name in self._roots.of_one_pass.get(id(referrer), ()))
         if where == "sys":
             end = (cost, f"sys.{name}", "")
         elif is_notebook and (name in ("Out", "_oh") or name.strip("_0123456789") == ""):
@@ -210,6 +214,13 @@ class Search:
 
     def has_name(self, item: Any) -> bool:
         return id(item) in self._best
+
+    def is_kept(self, item: Any) -> bool:
+        """Whether a name that outlives the pass of the loop leads to it."""
+        way = item
+        while id(way) in self._best and self._best[id(way)][1] is not None:
+            way = self._best[id(way)][1]
+        return id(way) in self._best and self._best[id(way)][0] < 1 + _MOMENT
 
     def is_referred_to(self, item: Any) -> bool:
         return id(item) in self._parents
@@ -355,14 +366,22 @@ def _names() -> _Roots:
             space = _module_dict(module)
             if type(space) is dict and id(space) not in roots.modules and name != "__mp_main__":
                 roots.modules[id(space)] = _shown_module(name, space)
-    for frame in _running():
-        cost = 1 + (_WEAK if _is_library(frame.f_code.co_filename) else 0)
+    for frame, of_one_pass in _running():
+        usual = 1 + (_WEAK if _is_library(frame.f_code.co_filename) else 0)
+        if frame.f_code.co_name == "<module>":  # its names are those of the namespace
+            roots.of_one_pass[id(frame.f_globals)] = set(of_one_pass) - _read_elsewhere(frame.f_globals)
         for name, value in _core.frame_locals(frame).items():  # of several functions the outermost keeps it longest
             if type(value) is tuple:
                 roots.tuples[id(value)] = value
+            cost = usual + _MOMENT * (name in of_one_pass)
             if id(value) not in roots.locals or cost <= roots.locals[id(value)][2]:
                 roots.locals[id(value)] = name, frame.f_code.co_name, cost
     return roots
+
+
+def _read_elsewhere(space: dict[str, Any]) -> set[str]:
+    """Names that functions of a module read."""
+    return {name for one in list(space.values()) if type(one) is types.FunctionType for name in one.__code__.co_names}
 
 
 def _shown_module(name: str, space: dict[str, Any]) -> tuple[str, int, bool]:
@@ -379,13 +398,28 @@ def _is_library(file: str) -> bool:
     return _core.is_library(file)
 
 
-def _running() -> Iterator[types.FrameType]:
-    for top in sys._current_frames().values():
-        frame: types.FrameType | None = top
-        while frame is not None:
-            if not frame.f_code.co_filename.startswith(_OWN):
-                yield frame
-            frame = frame.f_back
+def _running() -> Iterator[tuple[types.FrameType, Collection[str]]]:
+    """Frames, and their names that live for one pass of the program's innermost running loop: all of what it calls."""
+    current = sys._current_frames()
+    while current:
+        # Not a variable of its own: this frame is among them, and would be a cycle with what they refer to.
+        frames = list(_outwards(current.popitem()[1]))
+        loops = (
+            (place, carried.of_one_pass(one))
+            for place, one in enumerate(frames)
+            if not _is_library(one.f_code.co_filename)
+        )
+        place, of_loop = next(((place, found) for place, found in loops if found is not None), (-1, frozenset()))
+        for number, one in enumerate(frames):
+            yield one, _core.frame_locals(one).keys() if number < place else of_loop if number == place else ()
+
+
+def _outwards(frame: types.FrameType | None) -> Iterator[types.FrameType]:
+    """A frame and those that called it, without our own."""
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_OWN):
+            yield frame
+        frame = frame.f_back
 
 
 # -- what an object is made of -------------------------------------------------------------------------------------

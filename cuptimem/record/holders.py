@@ -10,15 +10,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cuptimem import _core, cell_names
+from cuptimem import _core, cell_names, sizes
 from cuptimem.errors import own
 from cuptimem.objects import graph_paths, living, referrers
 from cuptimem.objects.referrers import Route, Segment
 from cuptimem.record.recorder import Look
-from cuptimem.report.leaks import UNDECIDED, Holder, Leak
+from cuptimem.report.leaks import OTHERS, UNDECIDED, Holder, Leak
 from cuptimem.report.stacks import Frame, user_frame
 
 _LEAKS = 10
@@ -27,6 +27,8 @@ _PATHS = 3  # of each leak
 _SHARE = 0.1  # of the largest path's bytes: what holds less is left out
 _BLOCKS = 1 << 12  # of one leak that are searched for; a larger leak is sampled evenly
 _SAME = 3  # tensors of one block
+_VIEW = 4  # a view of less than such a part of its block is said to keep it
+_VIEWED_BYTES = 4096  # blocks below that are not worth a word
 _STEPS = 8  # of a path in words
 _LENGTH = 400  # characters
 _PATIENCE_SECONDS = 2.0  # for the analysis, or this share of the time recorded
@@ -36,6 +38,18 @@ _EARLY = ("one epoch", "no collection")  # suspects that an early search include
 _DEVICES = {"cpu": _core.DEVICE_CPU, "cuda": _core.DEVICE_CUDA}
 
 _Block = tuple[int, int]  # address, bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A way to some blocks or nodes. shown: of a block, the most bytes of it that a tensor has; 0: all, or unknown."""
+
+    route: Route
+    count: int
+    bytes: int
+    shown: int = 0
+
+
 _Line = tuple[str, int]
 _Places = tuple[tuple[str, str, int], ...]  # file, function and line of each frame of a stack
 
@@ -79,6 +93,7 @@ class _Finder:
         self.is_lazy_copy = getattr(torch._C, "_is_cow_tensor", lambda tensor: False)
         self.search = referrers.Search()
         self.at: dict[int, list[Any]] = {}  # by address of a block: tensors on it, or what stands for it
+        self.many: set[int] = set()  # addresses of blocks with more tensors than are noted
         self.roots: list[Any] = []  # tensors that autograd has made
         self.contexts: list[Any] = []  # of custom functions
         self.graph = graph_paths.GraphWalk(torch)
@@ -133,6 +148,27 @@ class _Finder:
             same = self.at.setdefault(address, [])
             if len(same) < _SAME:
                 same.append(tensor)
+            else:
+                self.many.add(address)
+
+    def _shown(self, address: int, size: int) -> int:
+        """The most bytes of the block that a tensor has which Python refers to, where all of these are small views. The
+        tensor that was viewed lives on without a reference."""
+        tensors = [one for one in self.at[address] if self._is_used(one)]
+        shown = max(map(self._bytes, tensors), default=sys.maxsize)
+        return shown if address not in self.many and _is_view(shown, size) else 0
+
+    def _is_used(self, item: Any) -> bool:
+        return type(item) is not object and (self.search.has_name(item) or self.search.is_referred_to(item))
+
+    def _bytes(self, tensor: Any) -> int:
+        """Of its elements; of a tensor with a graph, which may have saved the whole block, no bound."""
+        try:
+            if not self.base.is_leaf.__get__(tensor):
+                return sys.maxsize
+            return int(self.base.numel(tensor)) * int(self.base.element_size(tensor))
+        except own(RuntimeError, NotImplementedError):
+            return sys.maxsize
 
     def _address(self, tensor: Any) -> int:
         try:  # the address of a lazy copy is that of a real one, which asking for it would make
@@ -146,6 +182,8 @@ class _Finder:
     def _graphs(self, missing: Collection[int]) -> list[Any]:
         """Stand-ins for blocks that autograd alone holds. They are reached from tensors and nodes that have names."""
         graph, named = self.graph, self.search.has_name
+        # A variable of the moment reaches what a name that outlives the step does: that one holds it.
+        graph.walk(filter(self.search.is_kept, self.roots), filter(self.search.is_kept, self.contexts))
         graph.walk(filter(named, self.roots), filter(named, self.contexts))
         graph.walk(filter(self.search.is_referred_to, self.roots), ())  # from cycles, to what nothing else has led to
         stand_ins: list[Any] = []
@@ -176,8 +214,12 @@ class _Finder:
     # -- what was found ------------------------------------------------------------------------------------------------
 
     def _blocks(self, want: Want) -> tuple[Holder, ...]:
-        found = [(self._route(self.at[address]), 1, size) for address, size in want.blocks if address in self.at]
-        return _grouped(found, want.scale)
+        found = [
+            _Found(self._route(self.at[address]), 1, size, self._shown(address, size))
+            for address, size in want.blocks
+            if address in self.at
+        ]
+        return _grouped(found, len(want.blocks), sum(size for _, size in want.blocks), want.scale)
 
     def _nodes(self, want: Want) -> tuple[Holder, ...]:
         """The tensors from which most nodes are reached; those made on the leak's own lines, if there are any."""
@@ -190,36 +232,56 @@ class _Finder:
             route = self._route([root])
             is_tensor = root is not self.graph.reached.get(id(root), (None,))[0]
             segments = (*route.segments, Segment(".grad_fn")) if is_tensor else route.segments
-            found.append((Route(route.head, route.tail, segments), count, round(count * each)))
-        return _grouped(found)
+            found.append(_Found(Route(route.head, route.tail, segments), count, round(count * each)))
+        return _grouped(found, want.nodes, want.bytes)
 
     def _route(self, items: Sequence[Any]) -> Route:
         routes = [route for route in map(self.search.route, items) if route is not None]
         return min(routes, key=lambda one: len(one.segments)) if routes else self.search.unnamed(items[0])
 
 
-def _grouped(found: list[tuple[Route, int, int]], scale: float = 1.0) -> tuple[Holder, ...]:
-    """Routes that differ in positions alone are one path; of many paths, also those that differ in keys."""
+def _is_view(shown: int, size: int) -> bool:
+    return shown * _VIEW < size and size >= _VIEWED_BYTES
+
+
+def _grouped(found: list[_Found], count: int, size: int, scale: float = 1.0) -> tuple[Holder, ...]:
+    """Routes that differ in positions alone are one path; of many paths, also those that differ in keys. What the
+    largest paths leave of all that were searched for is the last one."""
     groups = _by_key(found)
     if len(groups) > _PATHS:
-        groups = _by_key([(route.without_keys(), count, size) for route, count, size in found])
+        groups = _by_key([replace(one, route=one.route.without_keys()) for one in found])
     holders = [
         Holder(
-            _text([route for route, _, _ in rows]),
-            round(sum(count for _, count, _ in rows) * scale),
-            round(sum(size for _, _, size in rows) * scale),
+            _text([one.route for one in rows]) + _views(rows),
+            round(sum(one.count for one in rows) * scale),
+            round(sum(one.bytes for one in rows) * scale),
         )
         for rows in groups.values()
     ]
     holders.sort(key=lambda one: (-one.bytes, one.path))
-    return tuple(one for one in holders[:_PATHS] if one.bytes >= holders[0].bytes * _SHARE)
+    shown = [one for one in holders[:_PATHS] if one.bytes >= holders[0].bytes * _SHARE]
+    blocks = round(count * scale) - sum(one.count for one in shown)
+    left = round(size * scale) - sum(one.bytes for one in shown)
+    # One path needs no word about the block that is just being made.
+    is_worth_it = blocks > 0 and left > 0 and (len(shown) > 1 or left >= size * scale * _SHARE)
+    return (*shown, Holder(OTHERS, blocks, left)) if shown and is_worth_it else tuple(shown)
 
 
-def _by_key(found: list[tuple[Route, int, int]]) -> dict[tuple[str, ...], list[tuple[Route, int, int]]]:
-    groups: dict[tuple[str, ...], list[tuple[Route, int, int]]] = {}
+def _by_key(found: list[_Found]) -> dict[tuple[str, ...], list[_Found]]:
+    groups: dict[tuple[str, ...], list[_Found]] = {}
     for one in found:
-        groups.setdefault(one[0].key, []).append(one)
+        groups.setdefault(one.route.key, []).append(one)
     return groups
+
+
+def _views(rows: Sequence[_Found]) -> str:
+    """Whether all that a path leads to are small views of large blocks."""
+    if not all(one.shown for one in rows):
+        return ""
+    shown, whole = (sizes.text(max(bytes_)) for bytes_ in ([one.shown for one in rows], [one.bytes for one in rows]))
+    if len(rows) == 1:
+        return f": a view of {shown} that keeps {whole} (.clone() it)"
+    return f": views of {shown} that keep {whole} each (.clone() them)"
 
 
 def _text(routes: Sequence[Route]) -> str:
@@ -265,7 +327,10 @@ def note(core: Any, look: Look) -> None:
     reasons = _EARLY if look.early else UNDECIDED
     rows = [row for row in _growing(raw, reasons) if not (look.early and _key(row) in look.known)]
     blocks = _Kept(raw)
-    wants = [blocks.of(row["kind"], row["device"], row["count"], row["bytes"], *blocks.made(row)) for row in rows]
+    wants = [
+        blocks.of(row["kind"], row["device"], row["count"], row["bytes"], row["first_step"], *blocks.made(row))
+        for row in rows
+    ]
     alive = [(row, want) for row, want in zip(rows, wants, strict=True) if want.nodes or want.blocks]
     found = find([want for _, want in alive])
 
@@ -314,7 +379,7 @@ def now(raw: Mapping[str, Any], of: Leak | Frame | str) -> tuple[Holder, ...]:
         stacks = [part.stack for part in of.parts]
         places = [tuple((one.file, one.function, one.line) for one in stack) for stack in stacks]
         lines = [_line(frame) for frame in map(user_frame, [*stacks, of.retained_at]) if frame is not None]
-        want = blocks.of(of.kind, of.device, of.count, of.bytes, places, lines)
+        want = blocks.of(of.kind, of.device, of.count, of.bytes, of.first_step, places, lines)
     else:
         want = Want(blocks.at_line(_line(of) if isinstance(of, Frame) else of))
     return find([want])[0]
@@ -348,10 +413,11 @@ class _Kept:
                 if users[file]:
                     self._lines[stack] = file, line
                     break
-        self._by_stack: dict[tuple[str, _Places], list[_Block]] = {}
+        self._by_stack: dict[tuple[str, _Places], list[tuple[int, _Block]]] = {}  # with their steps
         self._by_line: dict[_Line | None, list[tuple[str, _Block]]] = {}
-        for address, size, _, device, stack in raw["kept_blocks"]:
-            self._by_stack.setdefault((device, self._places.get(stack, ())), []).append((address, size))
+        for address, size, step, device, stack in raw["kept_blocks"]:
+            made = -1 if step is None else step
+            self._by_stack.setdefault((device, self._places.get(stack, ())), []).append((made, (address, size)))
             self._by_line.setdefault(self._lines.get(stack), []).append((device, (address, size)))
 
     def made(self, row: Mapping[str, Any]) -> tuple[list[_Places], list[_Line]]:
@@ -361,12 +427,25 @@ class _Kept:
         return [self._places.get(stack, ()) for stack in stacks], [line for line in lines if line is not None]
 
     def of(
-        self, kind: str, device: str, count: int, size: int, places: Iterable[_Places], lines: Iterable[_Line]
+        self,
+        kind: str,
+        device: str,
+        count: int,
+        size: int,
+        first: int,
+        places: Iterable[_Places],
+        lines: Iterable[_Line],
     ) -> Want:
+        """first: the step in which the oldest was made. What is older on its lines (gradients) is no part of it."""
         on_lines = [one for line in dict.fromkeys(lines) for one in self._by_line.get(line, ())]
         if kind == "nodes":
             return Want([], count, size, {block[0] for _, block in on_lines})
-        blocks = [block for one in dict.fromkeys(places) for block in self._by_stack.get((device, one), ())]
+        blocks = [
+            block
+            for one in dict.fromkeys(places)
+            for step, block in self._by_stack.get((device, one), ())
+            if step >= first
+        ]
         return Want(blocks or [block for where, block in on_lines if where == device])
 
     def at_line(self, line: _Line | str) -> list[_Block]:

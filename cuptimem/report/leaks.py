@@ -13,6 +13,7 @@ STEPS_NEEDED = 8
 
 UNDECIDED = ("few births", "one epoch", "no collection", "late garbage", "filling", "events lost")
 
+OTHERS = "others"  # in place of a path: what the largest holders leave
 # Paths without a name (referrers.Search.unnamed).
 _NAMELESS = ("only a reference cycle", "nothing in Python", "more objects than")
 _BARE = " that no Python object refers to"
@@ -30,14 +31,15 @@ def _place(frame: Frame | None, stack_lost: bool) -> str:
 class Holder(Brief):
     """What kept blocks alive: the way from a name of the program's to them, and how much is behind it."""
 
-    path: str  # "losses in train() → list[0:36]"
+    path: str  # "losses in train() → list[0:36]"; OTHERS: what is left of all that were judged
     count: int  # blocks, or graph nodes
     bytes: int  # of nodes: estimated
+    step: int | None = None  # in which it was searched; None: in none, mostly at the end
 
     @property
     def is_named(self) -> bool:
         """Whether the path begins at a name; else it says what is there instead of one."""
-        return not (self.path.startswith(_NAMELESS) or _BARE in self.path)
+        return self.path != OTHERS and not (self.path.startswith(_NAMELESS) or _BARE in self.path)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

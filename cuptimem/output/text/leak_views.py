@@ -6,7 +6,7 @@ from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Sty
 from cuptimem.output.text.clock_views import counted_by
 from cuptimem.output.text.text import PROSE
 from cuptimem.output.text.words import code, count, function, place, plural, share, size, where
-from cuptimem.report.leaks import STEPS_NEEDED, Leak, LeakPart
+from cuptimem.report.leaks import OTHERS, STEPS_NEEDED, Leak, LeakPart
 from cuptimem.report.model import Report
 from cuptimem.report.stacks import Frame, Stack
 
@@ -228,8 +228,12 @@ def _held(leak: Leak) -> list[Block]:
     blocks: list[Block] = []
     for one in holders:
         part = f" ({share(one.bytes, sum(each.bytes for each in holders))})" if len(holders) > 1 else ""
+        if one.step is not None and one.step < leak.last_step:
+            part += f", as of step {one.step}"
         path = one.path
-        if path.startswith(("only ", "nothing ")):
+        if path == OTHERS:
+            blocks += _prose(f"and by others{part}")
+        elif path.startswith(("only ", "nothing ")):
             blocks += _prose(f"held by {path}{part}" if path.startswith("only ") else f"{path}{part}")
         else:
             blocks += _prose(f"held by {path}{part}", "strong")

@@ -189,6 +189,55 @@ def test_several_blocks_are_one_path() -> None:
     assert found == (Holder("losses in test_several_blocks_are_one_path() → list[0:36]", 36, 36 * BYTES),)
 
 
+def test_shares_are_of_all_that_was_searched_for() -> None:
+    """Three of six equal holders by name, and what is left."""
+    one, two, three, four, five, six = each = [new() for _ in range(6)]
+    want = holders.Want([(tensor.data_ptr(), BYTES) for tensor in each])
+    del each
+    (found,) = holders.find([want])
+    where = "in test_shares_are_of_all_that_was_searched_for()"
+    assert found == (
+        *(Holder(f"{name} {where}", 1, BYTES) for name in ("five", "four", "one")),
+        Holder("others", 3, 3 * BYTES),
+    )
+    assert len({id(tensor) for tensor in (one, two, three, four, five, six)}) == 6
+
+
+def test_a_name_that_the_next_pass_reads_holds_a_graph() -> None:
+    """`out` reaches the same nodes, until the next pass assigns it anew."""
+    layer, hidden, found = torch.nn.Linear(16, 16), torch.ones(16, 16), []
+    for _ in range(3):
+        out = layer(hidden)
+        hidden = out.exp()
+        address = out.data_ptr()
+        (found,) = holders.find([holders.Want([], 6, 6000, {address, hidden.data_ptr()})])
+    assert found[0].path.startswith("hidden in test_a_name_that_the_next_pass_reads_holds_a_graph() → .grad_fn")
+
+
+def test_a_list_goes_before_a_variable_of_one_pass() -> None:
+    kept: dict[str, list[Any]] = {"outputs": []}
+    for _ in range(2):
+        output = new()
+        kept["outputs"].append(output)
+        found = paths_of(output.data_ptr())
+    assert found == ["kept in test_a_list_goes_before_a_variable_of_one_pass() → dict['outputs'] → list[1]"]
+
+
+def test_a_small_view_of_a_large_block_is_called_so() -> None:
+    rows, whole = [], []
+    for _ in range(4):
+        batch = torch.ones(64, 1024)
+        rows.append(batch[0])
+        whole.append(batch.data_ptr())
+    del batch
+    (found,) = holders.find([holders.Want([(address, 64 * 4096) for address in whole])])
+    (path,) = [one.path for one in found]
+    assert path.endswith("list[0:4]: views of 4.0 KiB that keep 256.0 KiB each (.clone() them)")
+    also = rows[0].view(32, 32)._base
+    (found,) = holders.find([holders.Want([(whole[0], 64 * 4096)])])
+    assert ".clone()" not in found[0].path and also.nbytes == 64 * 4096
+
+
 def test_runs_no_code_of_the_program() -> None:
     hostile = Hostile()
     object.__getattribute__(hostile, "__dict__")["tensor"] = new()
@@ -309,7 +358,7 @@ def test_the_look_at_the_end_replaces_what_is_still_alive() -> None:
     with cuptimem.profile() as prof:
         train(40, lambda step: Stays.losses.append(new()), keep=False)
     (path,) = paths(prof.report)
-    assert path.endswith("Stays.losses (class) → list[0:40]")
+    assert path.endswith("Stays.losses (class) → list[0:39]")  # the last one is of no step, and was not judged
 
 
 def test_searches_only_where_something_grows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_a_list_that_keeps_outputs(make: Make) -> None:
         (49_151, {}, True),
         (49_152, {}, False),
         (0, {"cause": "cycle"}, False),
-        (0, {"holders": [("losses in function train", 24, 49_152)]}, False),
+        (0, {"holders": [("losses in function train", 24, 49_152, None)]}, False),
     ],
 )
 def test_what_held_a_leak_may_be_gone(make: Make, end: int, changes: dict[str, Any], said: bool) -> None:
