@@ -2,12 +2,17 @@
 
 #include <ctype.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+enum { TEMP_LETTERS = 8 /* random ones in a name of Python's tempfile */ };
 
 struct cm_library {
     char *own; /* the names, each followed by a 0 */
     const char *end;
+    char *script; /* absolute, or "" */
 };
 
 static bool is_slash(char c)
@@ -59,6 +64,68 @@ static bool is_generated(const char *file)
     return length >= HASH + 3 && strcmp(name + length, ".py") == 0;
 }
 
+/* Prefixes of names that libraries give to code that they compile from text. */
+static bool is_compiled_text(const char *file)
+{
+    static const char *const prefixes[] = {
+        "<frozen ",      "<eval_with_key>",     "<attrs generated ", "<decorator-gen-",
+        "<makefun-gen-", "<@beartype(",         "<magic-timeit>",    "<lambdifygenerated-",
+        "<timeit-src>",  "<__array_function__",
+    };
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (strncmp(file, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Whether these are the characters of a name that Python's tempfile makes. */
+static bool is_random(const char *c)
+{
+    static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    return strspn(c, alphabet) >= TEMP_LETTERS;
+}
+
+static bool is_temp_folder(const char *part, size_t length)
+{
+    return (length == 3 && strncasecmp(part, "tmp", 3) == 0) ||
+           (length == 4 && strncasecmp(part, "temp", 4) == 0);
+}
+
+/* Of a path with a part that Python's tempfile named: its length up to that part's end; else 0.
+ * Such a part is tmp and eight characters below a folder for temporary files, or a file with the
+ * name of a module and eight characters: package.module_a1b2c3d4.py. */
+static size_t temporary_part(const char *file)
+{
+    bool below_temp = false;
+    const char *part = file;
+
+    for (;;) {
+        size_t length = strcspn(part, "/\\");
+        const char *end = part + length;
+        bool last = *end == '\0';
+        size_t stem = last && length > 3 && strncmp(end - 3, ".py", 3) == 0 ? length - 3 : length;
+        if (below_temp && stem == 3 + TEMP_LETTERS && strncmp(part, "tmp", 3) == 0 &&
+            is_random(part + 3))
+            return (size_t)(end - file);
+        if (last)
+            return stem < length && stem > 1 + TEMP_LETTERS &&
+                           part[stem - TEMP_LETTERS - 1] == '_' &&
+                           is_random(part + stem - TEMP_LETTERS) &&
+                           memchr(part, '.', stem - TEMP_LETTERS - 1) != NULL
+                       ? (size_t)(end - file)
+                       : 0;
+        below_temp = below_temp || is_temp_folder(part, length);
+        part = end + 1;
+    }
+}
+
+/* The program itself may lie in such a folder, as copies of it do. */
+static bool is_temporary(const cm_library *library, const char *file)
+{
+    size_t length = temporary_part(file);
+    return length > 0 && strncmp(file, library->script, length) != 0;
+}
+
 /* Whether a file, by its path inside the installation folder, belongs to a package: a.b is the
  * folder a/b and the file a/b with any ending. */
 static bool is_of(const char *inside, const char *package)
@@ -88,16 +155,31 @@ static bool is_own(const cm_library *library, const char *inside)
     return false;
 }
 
-cm_library *cm_library_new(const char *own)
+/* The script by its path from the root; "" where that is not known. */
+static char *absolute(const char *script, const char *directory)
+{
+    if (script == NULL || *script == '\0' || (*script != '/' && directory == NULL))
+        return strdup("");
+    if (*script == '/')
+        return strdup(script);
+    char *path = malloc(strlen(directory) + strlen(script) + 2);
+    if (path != NULL)
+        sprintf(path, "%s/%s", directory, script);
+    return path;
+}
+
+cm_library *cm_library_new(const char *own, const char *script, const char *directory)
 {
     cm_library *library = malloc(sizeof *library);
     char *names = strdup(own != NULL ? own : "");
-    if (library == NULL || names == NULL) {
+    char *path = absolute(script, directory);
+    if (library == NULL || names == NULL || path == NULL) {
         free(library);
         free(names);
+        free(path);
         return NULL;
     }
-    *library = (cm_library){names, names + strlen(names)};
+    *library = (cm_library){names, names + strlen(names), path};
     for (char *c = names; c < library->end; c++)
         if (*c == ',')
             *c = '\0';
@@ -109,12 +191,13 @@ void cm_library_free(cm_library *library)
     if (library == NULL)
         return;
     free(library->own);
+    free(library->script);
     free(library);
 }
 
 bool cm_library_has(const cm_library *library, const char *file)
 {
-    if (strncmp(file, "<frozen ", 8) == 0 || strncmp(file, "<eval_with_key>", 15) == 0)
+    if (is_compiled_text(file))
         return true;
     const char *inside =
         NULL; /* the innermost such folder counts: packages are inside Python's own */
@@ -125,5 +208,5 @@ bool cm_library_has(const cm_library *library, const char *file)
     }
     if (inside != NULL)
         return !is_own(library, inside) || is_generated(file);
-    return is_generated(file);
+    return is_generated(file) || is_temporary(library, file);
 }

@@ -17,6 +17,12 @@ enum { DEVICE_NUMBERS = 1 << 16 };
 static const char out_of_memory[] = "out of memory";
 static const char bad_size[] = "the trace is damaged: it has a block of an impossible size";
 
+static cm_library *new_library(const cm_reader *reader, const char *code)
+{
+    return cm_library_new(code, cm_reader_meta(reader, "script"),
+                          cm_reader_meta(reader, "directory"));
+}
+
 cm_replay *cm_replay_new(const cm_reader *reader, const char *code)
 {
     cm_replay *r = calloc(1, sizeof *r);
@@ -26,7 +32,7 @@ cm_replay *cm_replay_new(const cm_reader *reader, const char *code)
     r->reader = reader;
     r->nodes = cm_nodes_new();
     r->code = strdup(code);
-    r->library = cm_library_new(code);
+    r->library = new_library(reader, code);
     r->attribution = cm_attribution_new(reader, r->library);
     r->modules = cm_modules_new(reader);
     r->device_number = calloc(DEVICE_NUMBERS, sizeof *r->device_number);
@@ -65,7 +71,7 @@ cm_replay *cm_replay_copy(const cm_replay *r)
     copy->nodes = cm_nodes_copy(r->nodes);
     copy->modules = cm_modules_copy(r->modules);
     copy->code = strdup(r->code);
-    copy->library = cm_library_new(r->code);
+    copy->library = new_library(r->reader, r->code);
     if (copy->library != NULL)
         copy->attribution = cm_attribution_copy(r->attribution, copy->library);
     if (copy->nodes == NULL || copy->modules == NULL || copy->code == NULL ||

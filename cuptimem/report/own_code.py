@@ -2,12 +2,12 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 from cuptimem import environ
 from cuptimem.errors import Error
-from cuptimem.report.stacks import is_generated
+from cuptimem.report.stacks import is_generated, temporary_part
 
 VARIABLE = "CUPTIMEM_CODE"
 
@@ -52,18 +52,27 @@ def of_environment() -> tuple[str, ...] | None:
         raise Error(f"{VARIABLE}: {error}") from None
 
 
-def matcher(packages: Iterable[str]) -> Callable[[str], bool]:
-    """Whether a file is one of these packages'."""
+def script_of(meta: Mapping[str, str]) -> str:
+    """The program's script by its path from the root; "" where that is not known."""
+    script, directory = meta.get("script", ""), meta.get("directory", "")
+    if not script or script.startswith("/"):
+        return script
+    return f"{directory}/{script}" if directory else ""
+
+
+def matcher(packages: Iterable[str], script: str = "") -> Callable[[str], bool]:
+    """Whether a file is one of these packages', or lies in the same folder with a random name as the script does."""
     own = "|".join(r"[/\\]".join(re.escape(part) for part in name.split(".")) for name in packages if name)
-    if not own:
-        return lambda file: False
-    pattern = re.compile(rf"[/\\](?:{own})(?:[/\\]|\.[^/\\]*\Z)", re.DOTALL)
+    pattern = re.compile(rf"[/\\](?:{own})(?:[/\\]|\.[^/\\]*\Z)" if own else r"(?!)", re.DOTALL)
 
     @cache
     def is_own(file: str) -> bool:
         if is_generated(file):
             return False
         end = max((found.end() for found in _INSIDE.finditer(file)), default=None)
-        return end is not None and pattern.match(file, end) is not None
+        if end is None:
+            length = temporary_part(file) if script else 0
+            return length > 0 and script.startswith(file[:length])
+        return pattern.match(file, end) is not None
 
     return is_own

@@ -9,13 +9,22 @@ from cuptimem.report.brief import Brief, at, name
 
 Stack = tuple["Frame", ...]
 
-_LIBRARY = re.compile(
-    r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)[/\\]|^<frozen |^<eval_with_key>"
-)
+_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)[/\\]")
 
 _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]")
+_DATA = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]torch[/\\]utils[/\\]data[/\\]")
 _TORCH = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]torch[/\\]")
 
+# Code that libraries compile from text, as csrc/heap/library.c lists it, and names that Python's tempfile makes: tmp
+# and eight characters below a folder for temporary files, or a module's name and eight characters.
+_COMPILED = re.compile(
+    r"^<(?:frozen |eval_with_key>|attrs generated |decorator-gen-|makefun-gen-|@beartype\(|magic-timeit>"
+    r"|lambdifygenerated-|timeit-src>|__array_function__)"
+)
+_TEMP_FOLDER = re.compile("te?mp", re.IGNORECASE)
+_TEMP_NAME = re.compile(r"tmp[a-z0-9_]{8}")
+_MODULE_AND_RANDOM = re.compile(r"(.*\..*_)[a-z0-9_]{8}\.py", re.DOTALL)
+_PARTS = re.compile(r"[^/\\]*")
 # What torch.compile wrote, wherever its cache lies: ab/cab<the rest of a hash>.py.
 _GENERATED = re.compile(r"[/\\]([a-z2-7]{2})[/\\](c\1[a-z2-7]{40,})\.py$")
 
@@ -51,7 +60,7 @@ class Frame(Brief):
         """Whether the code is PyTorch's, Python's or generated: what everybody's calls go through."""
         if not self.is_library:
             return False
-        return _INSTALLED.search(self.file) is None or _TORCH.search(self.file) is not None
+        return _is_plumbing(self.file)
 
     @property
     def truncated(self) -> bool:
@@ -87,12 +96,41 @@ class Frame(Brief):
 
 @lru_cache(1024)  # there are many more lines than files
 def is_no_users(file: str) -> bool:
-    return _LIBRARY.search(file) is not None or is_generated(file)
+    return _LIBRARY.search(file) is not None or is_generated(file) or temporary_part(file) > 0
+
+
+@lru_cache(1024)
+def temporary_part(file: str) -> int:
+    """Of a path with a part that Python's tempfile named: its length up to that part's end; else 0."""
+    below_temp = False
+    for found in _PARTS.finditer(file):
+        part, last = found[0], found.end() == len(file)
+        if below_temp and _TEMP_NAME.fullmatch(part.removesuffix(".py") if last else part):
+            return found.end()
+        if last:
+            return found.end() if _MODULE_AND_RANDOM.fullmatch(part) else 0
+        below_temp = below_temp or _TEMP_FOLDER.fullmatch(part) is not None
+    return 0
+
+
+@lru_cache(1024)
+def _is_plumbing(file: str) -> bool:
+    return _INSTALLED.search(file) is None or _TORCH.search(file) is not None
+
+
+@lru_cache(1024)
+def _is_data(file: str) -> bool:
+    return _DATA.search(file) is not None
 
 
 def is_generated(file: str) -> bool:
     """Whether the file is none that was installed or written by hand, wherever it lies."""
-    return file.startswith(("<frozen ", "<eval_with_key>")) or _GENERATED.search(file) is not None
+    return is_compiled(file) or _GENERATED.search(file) is not None
+
+
+def is_compiled(file: str) -> bool:
+    """Whether a library compiled the code from text."""
+    return _COMPILED.match(file) is not None
 
 
 @lru_cache(1024)
@@ -103,10 +141,21 @@ def short_file(file: str) -> str:
     generated = _GENERATED.search(file)
     if generated is not None:
         return f"torch.compile/{generated[2][:9]}….py"
+    if (end := temporary_part(file)) and _LIBRARY.search(file) is None:
+        return _without_random(file, end)
     installed = _LIBRARY.split(file)
     if len(installed) > 1:
         return installed[-1].removeprefix("site-packages/").removeprefix("dist-packages/")
     return os.sep.join(file.rsplit(os.sep, 2)[-2:]) if file.count(os.sep) > 1 else file
+
+
+def _without_random(file: str, end: int) -> str:
+    """What Python's tempfile named is another one in each run."""
+    part, rest = re.split(r"[/\\]", file[:end])[-1], file[end:]
+    found = _MODULE_AND_RANDOM.fullmatch(part)
+    if found is not None:
+        return f"{found[1]}….py"
+    return "tmp….py" if part.endswith(".py") else f"tmp…{rest}"
 
 
 def near_file(file: str) -> str | None:
@@ -142,6 +191,28 @@ def user_frame(stack: Stack) -> Frame | None:
         if not frame.is_library:
             return frame
     return stack[0] if stack else None
+
+
+def loop_lines(stack: Stack) -> tuple[Frame, ...]:
+    """Lines of the user's that only drive a library's loop, as trainer.train() does.
+
+    Outside of every module's call they call a package's function, and that calls a module, be it by way of other code
+    of the user's.
+    """
+    found: list[Frame] = []
+    line: Frame | None = None
+    calls_package = False
+    for frame in reversed(stack):
+        if frame.module is not None:
+            return (*found, line) if line is not None and calls_package else tuple(found)
+        if not frame.is_library:
+            found += [line] if line is not None and calls_package else []
+            line, calls_package = frame, False
+        elif _is_data(frame.file):
+            return ()  # a data set may run anything
+        elif not frame.is_plumbing:
+            calls_package = True
+    return ()  # no module is called
 
 
 def library_line(stack: Stack) -> Frame | None:

@@ -87,7 +87,7 @@ class Events:
         self._trace = trace
         self._window = options.window
         self._code = ",".join(self.report.code)
-        self._is_own = own_code.matcher(self.report.code)
+        self._is_own = own_code.matcher(self.report.code, own_code.script_of(self.report.environment))
         self._frames: dict[tuple[Any, ...], Frame] = {}
         self._stacks: dict[int, Stack] = {}
         self._user_frames: dict[int, Frame | None] = {}

@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 
 from cuptimem import Frame, _core
 from cuptimem.report import own_code
+from cuptimem.report.stacks import short_file
 
 HASH = "mfiq5ls4nbxndu5wbahle4a4h2dik6pvvrv4oaoyudugoysikg"
 PARTS = ["/", "\\", "lib", "lib64", "python3.", "1", "11", "t", "site-packages", "dist-packages", "<frozen ", "x", " "]
 PARTS += ["a", "b", ".py", "."]
+TEMPORARY = ["/", "tmp", "TEMP", "temp", "ab1_", "xyz9", "tmpab1_xyz9", "pack.mod_", ".py", ".", "_", "m"]
 PARTS += ["<eval_with_key>", ".9", "qm", "qn", "q", "c", f"cq{HASH}", f"cqm{HASH}", "cqm" + "a" * 39, ".py", "A"]
 
 
@@ -20,6 +22,46 @@ PARTS += ["<eval_with_key>", ".9", "qm", "qn", "q", "c", f"cq{HASH}", f"cqm{HASH
 @example("/home/me/\udcff/site-packages/x.py")
 def test_both_say_the_same(file: str) -> None:
     assert _core.is_library(file) is Frame(file, "f", 1).is_library
+
+
+TEXTS = st.lists(st.sampled_from(TEMPORARY), max_size=8).map("".join)
+
+
+@given(TEXTS, TEXTS)
+@example("/tmp/tmpab1_xyz9/gen.py", "/tmp/tmpab1_xyz9/train.py")
+@example("/tmp/tmpab1_xyz9/gen.py", "/tmp/tmpab1_xyz8/train.py")
+@example("/tmp/a/tmpab1_xyz9.py", "/tmp/a/tmpab1_xyz9.py")
+@example("/v/pack.mod_ab1_xyz9.py", "")
+@example("\\tmp\\tmpab1_xyz9", "")
+def test_both_say_the_same_of_temporary_files(file: str, script: str) -> None:
+    own = own_code.matcher((), script)(file)
+    assert _core.is_library(file, "", script) is Frame(file, "f", 1, own=own).is_library
+
+
+def test_files_with_random_names_are_a_librarys() -> None:
+    """tempfile's names; not the script's own folder, nor a name that only looks like one."""
+    for file, short in (
+        ("/tmp/gnn.nn.conv.gcn_GCN_propagate_k2_x91ab.py", "gnn.nn.conv.gcn_GCN_propagate_….py"),
+        ("/scratch/tmp/me/tmpab1_xyz9/layers/gen.py", "tmp…/layers/gen.py"),
+        ("/var/tmp/tmpab1_xyz9.py", "tmp….py"),
+        ("<attrs generated init m.C>", "<attrs generated init m.C>"),
+        ("<magic-timeit>", "<magic-timeit>"),
+    ):
+        assert _core.is_library(file) and Frame(file, "f", 1).is_library and short_file(file) == short
+    for file in (
+        "/tmp/train.py",
+        "/tmp/ipykernel_4711/3405691582.py",
+        "/home/me/tmp_project/model.py",
+        "/home/me/tmpab1_xyz9/model.py",
+        "/tmp/train_baseline.py",
+        "<stdin>",
+        "<string>",
+        "<ipython-input-3-abc>",
+        "<timed exec>",
+    ):
+        assert not _core.is_library(file) and not Frame(file, "f", 1).is_library
+    for file in ("/tmp/tmpab1_xyz9/model.py", "/tmp/tmpab1_xyz9/train.py"):
+        assert not _core.is_library(file, "", "/tmp/tmpab1_xyz9/train.py")
 
 
 @given(
