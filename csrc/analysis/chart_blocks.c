@@ -2,6 +2,9 @@
 
 #include "../base/grow.h"
 
+/* The n-th multiple of the golden ratio, of which the lowest k lie evenly among any n births. */
+static const uint64_t SPREAD = 0x9e3779b97f4a7c15;
+
 /* Whether a is dropped before b. */
 static bool goes_first(const struct cm_chart_ranked *a, const struct cm_chart_ranked *b)
 {
@@ -37,7 +40,7 @@ static void sink(cm_chart_heap *heap, size_t i)
 
 bool cm_chart_heap_offer(cm_chart_heap *heap, const cm_chart_block *block)
 {
-    struct cm_chart_ranked item = {*block, heap->offered++};
+    struct cm_chart_ranked item = {*block, heap->offered++ * SPREAD};
     if (heap->count < heap->limit) {
         if (!cm_grow((void **)&heap->item, &heap->capacity, heap->count + 1, sizeof *heap->item))
             return false;

@@ -7,7 +7,7 @@
 
 #include "chart.h"
 
-/* The largest blocks so far; of equal ones the earliest. */
+/* The largest blocks so far; of equal ones a sample that is spread evenly over their births. */
 typedef struct cm_chart_heap {
     struct cm_chart_ranked {
         cm_chart_block block;

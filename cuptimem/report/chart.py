@@ -109,7 +109,8 @@ class Chart(Brief):
     contributors: those with a row in entries or blocks; `bytes` is the most that each had at an interval's high,
     `count` the blocks that it made in the span. hidden: contributors that never had more than these bytes may be in the
     rest. blocks: all blocks of at least `least_block` bytes that were alive in the span, and all of at least
-    `least_survivor` that were made in the recording and alive at its end.
+    `least_survivor` that were made in the recording and alive at its end; of those with a byte less, which are too
+    many, a sample that is spread over time.
     """
 
     device: str

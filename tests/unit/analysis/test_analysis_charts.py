@@ -230,6 +230,19 @@ def test_ten_thousand_lines_keep_to_the_bound(analyze: Analyze) -> None:
     assert max(columns(chart["intervals"])["high"]) == 160_000
 
 
+def test_of_equal_blocks_a_sample_is_spread_over_time(analyze: Analyze) -> None:
+    """A thousand of one size, of which fifty are drawn: five in each tenth of them, give or take two."""
+    trace = Trace()
+    for i in range(1000):
+        trace.alloc(0x1000 + 16 * i, 16, trace.line(1))
+        trace.free(0x1000 + 16 * i)
+    (chart,) = analyze(trace, charts=[(0, END, 100, 100, 50)])["charts"]
+    addresses = columns(chart["blocks"])["address"]
+    assert len(addresses) == 50 and chart["least_block"] == 17
+    tenths = [sum((address - 0x1000) // 1600 == tenth for address in addresses) for tenth in range(10)]
+    assert all(3 <= number <= 7 for number in tenths)
+
+
 def test_reserved_bytes_and_phases(analyze: Analyze) -> None:
     trace = Trace()
     training(trace, 10)

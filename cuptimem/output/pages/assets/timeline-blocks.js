@@ -80,11 +80,17 @@ const timelineBlocks = (() => {
             const { device } = this.app, [overview, ...finer] = device.charts, size = cuptimem.size;
             const number = `${ink.count(device.blocks.length)} drawn`;
             if (device.charts.every((chart) => chart.leastBlock === 0)) return `${number}: every one.`;
-            const least = (bytes) => (bytes ? `those of at least ${size(bytes)}` : "every one");
-            const parts = [`${least(overview.leastBlock)}, and of what is alive at the end ${least(overview.leastSurvivor)}`];
+            // A limit that is one byte above the size of many blocks: of those there is a sample.
+            const least = (bytes, drawn) => {
+                if (!bytes) return "every one";
+                const equal = drawn.some((block) => block.bytes === bytes - 1);
+                return equal ? `all larger than ${size(bytes - 1)}, and of those of ${size(bytes - 1)} a sample, spread over time` : `those of at least ${size(bytes)}`;
+            };
+            const survivors = device.blocks.filter((block) => block.end < 0);
+            const parts = [`${least(overview.leastBlock, device.blocks)}; of what is alive at the end ${least(overview.leastSurvivor, survivors)}`];
             for (const chart of finer)
                 if (chart.leastBlock < overview.leastBlock)
-                    parts.push(`from ${ink.time(chart.begin)} to ${ink.time(chart.end)} ${least(chart.leastBlock)}`);
+                    parts.push(`from ${ink.time(chart.begin)} to ${ink.time(chart.end)} ${least(chart.leastBlock, device.blocks)}`);
             return `${number}: ${parts.join("; ")}. The others are in the sums above.`;
         }
 
