@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from cuptimem.output.text import leak_views
 from cuptimem.output.text.account_views import short
 from cuptimem.output.text.blocks import Text
-from cuptimem.output.text.descent import line_to_leave, shown_lines
-from cuptimem.output.text.words import function, place, plural, share, shortened, size, where
+from cuptimem.output.text.part_views import in_a_line
+from cuptimem.output.text.words import function, plural, share, shortened, size, where
 from cuptimem.report.load import analyze
-from cuptimem.report.model import Contents, Device, Line, Report
-from cuptimem.report.stacks import Frame
+from cuptimem.report.model import Contents, Device, Report
 
 CPU_SECONDS = 2
 SECONDS = 20
 _DEVICES = 3
 _CATEGORIES = 2
 _LINES = 2
+_PARTS = 2  # of a line
 _WIDTH = 160  # characters before escapes
 _ESCAPED = 240  # and with them: four lines of any trace fit into a pipe that is one page large
 
@@ -37,20 +37,13 @@ def lines(report: Report) -> list[str]:
 
 
 def _largest(contents: Contents) -> list[str]:
-    """The lines that have the most, of all categories and phases."""
-    sums: dict[str, int] = {}
-    left = line_to_leave(contents)
-    for line in shown_lines(contents)[0]:
-        name = f"{where(line)} {function(line.frame)}{_below(line, left)}"
-        sums[name] = sums.get(name, 0) + line.bytes
-    most = sorted(sums.items(), key=lambda one: -one[1])[:_LINES]
-    return [f"  {size(live):>10} {share(live, contents.bytes):>5}  {name}" for name, live in most]
-
-
-def _below(line: Line, left: Frame | None) -> str:
-    """The user's line above a library's, which the reader recognizes."""
-    own = left is not None and line.frame is not None and line.frame.is_library
-    return f", below {place(left)}" if own and left is not None else ""
+    """The lines of the user's that have the most, with what libraries did below them."""
+    found = []
+    for line in contents.lines[:_LINES]:
+        parts = in_a_line(line, contents, _PARTS)
+        name = f"{where(line)} {function(line.frame)}".rstrip()
+        found.append(f"  {size(line.bytes):>10} {share(line.bytes, contents.bytes):>5}  {name}{parts and ', ' + parts}")
+    return found
 
 
 def _peaks(devices: Sequence[Device], contents: Contents) -> str:

@@ -1,21 +1,21 @@
 """cuptimem diff BEFORE AFTER"""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cuptimem.cli import reading
 from cuptimem.output import json
 from cuptimem.output.pages import writing
 from cuptimem.output.text import terminal, views
-from cuptimem.output.text.descent import line_to_leave
-from cuptimem.report.diff import TABLES, compare
+from cuptimem.report.diff import STEP_TABLES, TABLES, OfLoop, compare, steps_to_compare
+from cuptimem.report.model import Report
 
 
 def parser() -> argparse.ArgumentParser:
     result = reading.bare_parser(
         "diff",
-        "Two recordings: what came, went and grew, at the peak, at the end, and in what a step allocates. Lines that "
-        "an edit has moved are known by their function and text.",
+        "Two recordings: what was added and removed, grew and shrank, at the peak, at the end, and in what a step of "
+        "each loop allocates. Lines that an edit has moved are known by their text.",
     )
     result.add_argument("before", metavar="BEFORE", help="a trace")
     result.add_argument("after", metavar="AFTER", help="another one")
@@ -38,11 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.device is not None:
         there = after if any(options.device in (d.name, d.name.removesuffix(":0")) for d in after.devices) else before
         named = there.device(options.device).name
-    left = tuple(
-        [frame for peak in report.peaks[:1] for frame in [line_to_leave(peak)] if frame is not None]
-        for report in (before, after)
-    )
-    devices = compare(before, after, (left[0], left[1]))
+    devices = compare(before, after, list(_of_loops(options, before, after)))
     if writing.wanted(options):
         from cuptimem.output.pages import diff
 
@@ -52,3 +48,16 @@ def main(arguments: Sequence[str]) -> int:
     else:
         terminal.show(views.diff(before, after, devices, named, options.top))
     return 0
+
+
+def _of_loops(options: argparse.Namespace, before: Report, after: Report) -> Iterator[OfLoop]:
+    """The steps to compare, each read once."""
+    read: dict[tuple[str, int], Report] = {}
+
+    def at(path: str, step: int | None) -> Report | None:
+        if step is not None and (path, step) not in read:
+            read[path, step] = reading.read(options, path, step=step, tables=STEP_TABLES)
+        return None if step is None else read[path, step]
+
+    for loop, what, old, new in steps_to_compare(before, after):
+        yield OfLoop(loop, what, at(options.before, old), at(options.after, new))

@@ -54,10 +54,23 @@ def table(one: Table) -> str:
     """Numbers stand right, files and code in a font of fixed width."""
     head = "".join(f"<th {_align(column)}>{escaped(column.name)}</th>" for column in one.columns)
     rows = [f"<tr>{head}</tr>"]
-    for cells in one.rows:
+    for number, cells in enumerate(one.rows):
         row = "".join(_cell(cell, column) for cell, column in zip(cells, one.columns, strict=True))
         rows.append(f"<tr>{row}</tr>")
+        if under := one.under[number : number + 1]:
+            rows += _under(one.columns, under[0])
     return f"<table>\n<thead>{rows[0]}</thead>\n<tbody>\n{chr(10).join(rows[1:])}\n</tbody>\n</table>"
+
+
+def _under(columns: Sequence[Column], lines: Sequence[str]) -> list[str]:
+    """A row for all of them."""
+    if not lines:
+        return []
+    first = next((i for i, column in enumerate(columns) if column.flexible), 0)
+    text = "<br>".join(escaped(line.strip()) for line in lines)
+    before = f'<td colspan="{first}"></td>' if first else ""
+    left = 'align="left" style="text-align: left"'
+    return [f'<tr>{before}<td colspan="{len(columns) - first}" {left}>{text}</td></tr>']
 
 
 def _align(column: Column) -> str:

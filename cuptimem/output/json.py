@@ -487,6 +487,9 @@ def diff(before: Report, after: Report, devices: list[DeviceDiff]) -> dict[str, 
             "phase": one.phase,
             "bytes": pair(one.bytes),
             "count": pair(one.count),
+            "change": one.kind,
+            "moved": one.moved,
+            "parts": [{"name": name, "bytes": pair((was, is_))} for name, was, is_ in one.parts],
             "before": None if old is None else frame(old),
             "after": None if new is None else frame(new),
         }
@@ -495,6 +498,7 @@ def diff(before: Report, after: Report, devices: list[DeviceDiff]) -> dict[str, 
         return {
             "bytes": pair(one.bytes),
             "steps": pair(one.steps),
+            "at": {"before": one.at[0], "after": one.at[1]},
             "lines": [change(row) for row in one.changes],
             "rest": pair(one.rest),
         }
@@ -506,8 +510,9 @@ def diff(before: Report, after: Report, devices: list[DeviceDiff]) -> dict[str, 
         "devices": [
             {
                 "device": one.device,
-                "below": [frame(line) for line in one.below],
+                "below": [],  # readers of schema 3 expect it
                 **{part.what: section(part) for part in one.sections},
+                "loops": [{"loop": part.loop, "what": part.what, **section(part)} for part in one.of_loops],
             }
             for one in devices
         ],

@@ -81,7 +81,6 @@ class LineChange:
     either, so how many bytes it had is unknown."""
 
     place: str
-    phase: str
     source: str
     before: int | None
     after: int | None
@@ -95,9 +94,9 @@ class LineChange:
         if self.before is None or self.after is None:
             return "grew" if self.change > 0 else "shrank"
         if not self.before:
-            return "came"
+            return "added"
         if not self.after:
-            return "went"
+            return "removed"
         return "grew" if self.change > 0 else "shrank"
 
 
@@ -233,34 +232,34 @@ def _units(record: Record, keys: Mapping[str, str], baseline: Baseline) -> list[
 
 
 def changed_lines(before: Row, after: Row) -> list[LineChange]:
-    """Lines at the peak that came, went, grew, shrank and were edited, the largest change first.
+    """Lines at the peak that were added, removed and edited, grew and shrank, the largest change first.
 
-    A line that an edit moved is the same line: see cuptimem.report.diff.match. One that went and one that came at its
-    place, in the same function and phase, are one line that was edited, unless other lines of that function moved.
+    A line that an edit moved is the same line: see cuptimem.report.diff.match. One that was removed and one that was
+    added at its place, in the same function, are one line that was edited, unless other lines of that function moved.
     """
     from cuptimem.report import diff
     from cuptimem.report.stacks import Frame
 
     old, new = _by_line(before), _by_line(after)
 
-    def frame(line: tuple[str, str], source: str) -> Frame | None:
-        found = re.fullmatch(r"(.+):(\d{1,9})(?: (.*))?", line[0], re.DOTALL)
+    def frame(line: str, source: str) -> Frame | None:
+        found = re.fullmatch(r"(.+):(\d{1,9})(?: (.*))?", line, re.DOTALL)
         return Frame(found[1], found[3] or "", int(found[2]), text=source) if found is not None else None
 
     frames = [{line: frame(line, source) for line, (_, source) in side.items()} for side in (old, new)]
-    # Each once, whatever its phases; two functions may share a line.
+    # Two functions may share a line.
     unique = [{(f.file, f.line, f.function): f for f in side.values() if f is not None} for side in frames]
     same = diff.match(unique[0].values(), unique[1].values())
 
-    def known_as(line: tuple[str, str], one: Frame | None, moved: bool) -> object:
+    def known_as(line: str, one: Frame | None, moved: bool) -> object:
         if one is None:
             return line
         place = same.get((one.file, one.line)) if moved else (one.file, one.line)
-        return (place, one.function, line[1])
+        return (place, one.function)
 
     waiting = {known_as(line, frames[0][line], False): line for line in old}
     pairs = {line: waiting.pop(known_as(line, frames[1][line], True), None) for line in new}
-    moved = {_function(frames[1][line]) for line, was in pairs.items() if was is not None and was[0] != line[0]}
+    moved = {_function(frames[1][line]) for line, was in pairs.items() if was is not None and was != line}
     gone = set(waiting.values())
     changes = []
     for line, (now, source) in new.items():
@@ -272,34 +271,32 @@ def changed_lines(before: Row, after: Row) -> list[LineChange]:
         changes.append(replace(change, edited=edited))
     changes += [_change(line, old[line][1], old[line][0], None, before, after) for line in gone]
     kept = [change for change in changes if change.change]
-    return sorted(kept, key=lambda change: (-abs(change.change), change.place, change.phase))
+    return sorted(kept, key=lambda change: (-abs(change.change), change.place))
 
 
 def _function(frame: "Frame | None") -> tuple[str, str]:
     return (frame.file, frame.function) if frame is not None else ("", "")
 
 
-def _by_line(row: Row) -> dict[tuple[str, str], tuple[int, str]]:
-    """Bytes and text by place and phase."""
-    lines: dict[tuple[str, str], tuple[int, str]] = {}
-    for number, _, place, phase, source in row["contributors"]:
-        total, text = lines.get((place, phase), (0, ""))
-        lines[place, phase] = (total + number, text or source)
+def _by_line(row: Row) -> dict[str, tuple[int, str]]:
+    """Bytes and text by place. Older records have a row for each phase of a line."""
+    lines: dict[str, tuple[int, str]] = {}
+    for number, _, place, _, source in row["contributors"]:
+        total, text = lines.get(place, (0, ""))
+        lines[place] = (total + number, text or source)
     return lines
 
 
-def _change(
-    line: tuple[str, str], source: str, was: int | None, now: int | None, before: Row, after: Row
-) -> LineChange:
+def _change(line: str, source: str, was: int | None, now: int | None, before: Row, after: Row) -> LineChange:
     """A line that is missing on one side had at most what that side's contributors leave of the peak."""
     if was is None and now is not None:
         most = _unlisted(before)
-        return LineChange(*line, source, None if most else 0, now, max(0, now - most))
+        return LineChange(line, source, None if most else 0, now, max(0, now - most))
     if now is None and was is not None:
         most = _unlisted(after)
-        return LineChange(*line, source, was, None if most else 0, min(0, most - was))
+        return LineChange(line, source, was, None if most else 0, min(0, most - was))
     assert was is not None and now is not None
-    return LineChange(*line, source, was, now, now - was)
+    return LineChange(line, source, was, now, now - was)
 
 
 def _unlisted(row: Row) -> int:
@@ -335,7 +332,6 @@ def _figure(name: str, before: int, after: int) -> str:
 
 
 def _line(change: LineChange) -> str:
-    phase = f" ({change.phase})" if change.phase not in ("", "other") else ""
     if change.before is None:
         then = f"{size(change.after or 0)}, not among the largest {CONTRIBUTORS} before"
     elif change.after is None:
@@ -343,7 +339,7 @@ def _line(change: LineChange) -> str:
     else:
         then = f"{size(change.before)} to {size(change.after)}"
     least = "at least " if None in (change.before, change.after) else ""
-    return f"{least}{signed(change.change)} {change.what} {change.place}{phase}: {then}"
+    return f"{least}{signed(change.change)} {change.what} {change.place}: {then}"
 
 
 def beside(record: Record, baseline: Baseline, width: int) -> list[str]:

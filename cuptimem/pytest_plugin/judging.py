@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from cuptimem.errors import Error
+from cuptimem.output.text.part_views import under
 from cuptimem.output.text.peak_views import category, knows_categories
 from cuptimem.output.text.words import code, count, more, plural, signed, size
 from cuptimem.pytest_plugin.holders import Holders
 from cuptimem.pytest_plugin.limits import LEAKS, MEMORY, Limit, Limits
 from cuptimem.report import ledger
 from cuptimem.report.leaks import Holder, Leak
-from cuptimem.report.model import Contributor, Device, KeptBlock, Line, Report, lines_of
+from cuptimem.report.model import Contents, Contributor, Device, KeptBlock, Line, Report
 from cuptimem.report.stacks import Frame, Stack, short_file, user_frame
 
 TABLES = {MEMORY: ("above",), LEAKS: ("above", "kept")}
@@ -122,7 +123,7 @@ def _why(report: Report, device: Device, of: str, root: Path) -> Iterable[str]:
     contents = report.contents("above", device.name)
     if of != "tensors":
         yield f"of these {size(device.peak_above_start)} in tensors that the test allocated:"
-    yield from _shown(contents.lines, root)
+    yield from _shown(contents, root)
     if of == "device":
         for one in report.ledgers:
             if one.device == device.name and one.what == "peak":
@@ -131,7 +132,8 @@ def _why(report: Report, device: Device, of: str, root: Path) -> Iterable[str]:
                 yield from (f"{size(line.bytes):>12}  {line.name}" for line in held)
 
 
-def _shown(lines: Sequence[Line], root: Path) -> Iterable[str]:
+def _shown(contents: Contents, root: Path) -> Iterable[str]:
+    lines = contents.lines
     for line in lines[:SHOWN]:
         text = code(line.frame)
         made = "" if line.phase == "other" else f"{line.phase}, "
@@ -139,6 +141,7 @@ def _shown(lines: Sequence[Line], root: Path) -> Iterable[str]:
             made = f"{category(line.contributors)}{_of_module(line)}, "
         place = line.where if line.frame is None else _place(line.frame, root)
         yield f"{size(line.bytes):>12}  {plural(line.count, 'block')}, {made}{place}  {text}".rstrip()
+        yield from (f"{'':>12}  {part}" for part in under(line, contents))
     if len(lines) > SHOWN:
         rest = sum(line.bytes for line in lines[SHOWN:])
         yield f"{size(rest):>12}  {plural(len(lines) - SHOWN, 'more line')}"
@@ -219,7 +222,7 @@ def leak_failures(
         if max(measured, grown) <= limit.bytes:
             continue
         lines = (
-            *_left_lines(stacks, own.rest, known, root),
+            *_left_lines(device.name, stacks, own.rest, known, root),
             *(line for leak in growth for line in _grown(leak, report, known, root)),
         )
         if grown <= measured:
@@ -255,8 +258,10 @@ def _by_stack(blocks: Iterable[KeptBlock]) -> list[_ByStack]:
     ]
 
 
-def _left_lines(stacks: Sequence[_ByStack], rest: int, known: Holders, root: Path) -> Iterable[str]:
-    yield from _shown(lines_of(contributor for contributor, _ in stacks), root)
+def _left_lines(device: str, stacks: Sequence[_ByStack], rest: int, known: Holders, root: Path) -> Iterable[str]:
+    contributors = tuple(contributor for contributor, _ in stacks)
+    total = sum(contributor.bytes for contributor in contributors)
+    yield from _shown(Contents(device, total, 0, None, contributors, what="kept"), root)
     if rest:
         yield f"{size(rest):>12}  in further blocks, which are too many to be listed"
     held: dict[str, int] = {}

@@ -101,7 +101,6 @@ def _table(rows: Sequence[tuple[str, str, Mapping[str, Any]]], width: int) -> li
 
 def _largest(figures: Mapping[str, Any]) -> list[str]:
     """The first contributor, on a line of its own."""
-    for number, _, place, phase, *_ in figures["contributors"][:1]:
-        within = f" ({phase})" if phase not in ("", "other") else ""
-        return [f"{INDENT * 3}{size(number)} of it at {place}{within}"]
+    for number, _, place, *_ in figures["contributors"][:1]:
+        return [f"{INDENT * 3}{size(number)} of it at {place}"]
     return []

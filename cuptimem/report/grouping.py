@@ -44,20 +44,18 @@ def group(
     contributors: Iterable[Contributor],
     by: str,
     order: str = "bytes",
-    below: Frame | None = None,
     depth: int | None = None,
 ) -> tuple[Group, ...]:
     """Sums by one of GROUPINGS, sorted by one of ORDERS. Raises Error for another name.
 
-    below: the line whose bytes count for the library's lines below it, as in report.lines_of. depth: of modules, the
-    first so many parts of their names.
+    depth: of modules, the first so many parts of their names.
     """
     if by not in GROUPINGS or order not in ORDERS:
         raise Error(f"cannot group by {by!r} or sort by {order!r}")
     members: dict[tuple[str, tuple[str, ...]], list[Contributor]] = {}
     frames: dict[tuple[str, tuple[str, ...]], Frame | None] = {}
     for contributor in contributors:
-        frame = _frame(contributor, by, below)
+        frame = contributor.library_line or contributor.frame if by == "library-line" else contributor.frame
         key = _key(contributor, by, frame, depth), _files(contributor, by, frame)
         members.setdefault(key, []).append(contributor)
         frames.setdefault(key, frame)
@@ -94,14 +92,6 @@ def expression(stack: Stack) -> str:
     if frame is None:
         return ""
     return _OPEN_CALL.sub("(...)", frame.expression) or f"{frame.function} ({frame.place})"
-
-
-def _frame(contributor: Contributor, by: str, below: Frame | None) -> Frame | None:
-    """The frame that the key is about."""
-    frame = contributor.frame
-    if by == "library-line" or (frame is not None and below is not None and frame.same_line(below)):
-        return contributor.library_line or frame
-    return frame
 
 
 def _files(contributor: Contributor, by: str, frame: Frame | None) -> tuple[str, ...]:

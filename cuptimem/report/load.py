@@ -39,7 +39,7 @@ from cuptimem.report.model import (
     Survivor,
     TimelinePoint,
 )
-from cuptimem.report.stacks import Frame, Stack
+from cuptimem.report.stacks import Frame, Stack, loop_lines
 
 _LOST_STACK = 1  # a reserved stack id, csrc/base/event.h
 _DIMENSIONS = 64  # of a tensor: PyTorch has no more
@@ -144,7 +144,7 @@ def _at_step(report: Report, index: int) -> Report:
     for device in report.devices:
         row = rows.get(device.name)
         if row is not None:
-            peak = Peak(device.name, row.peak, row.peak_ns, index, device.peak.contributors)
+            peak = Peak(device.name, row.peak, row.peak_ns, index, device.peak.contributors, loops=device.peak.loops)
         else:
             peak = Peak(device.name, 0, 0, index, ())
         tables = tuple(_of_step(table, row, index) for table in device.tables)
@@ -250,7 +250,7 @@ class _Loader:
 
     def __init__(self, raw: Mapping[str, Any], code: tuple[str, ...]) -> None:
         self._named = cell_names.namer()
-        self._is_own = own_code.matcher(code)
+        self._is_own = own_code.matcher(code, own_code.script_of(raw["meta"]))
         frames: dict[tuple[Any, ...], Frame] = {}
         self._stacks: dict[int, Stack] = {}
         made: dict[int, Frame] = {}  # by identity: stacks share their outer rows, and a row is long to hash
@@ -261,6 +261,8 @@ class _Loader:
                         frames[row] = self._frame(row)
                     made[id(row)] = frames[row]
             self._stacks[stack_id] = tuple(made[id(row)] for row in rows)
+        loops = {(f.file, f.line): f for stack in self._stacks.values() for f in loop_lines(stack)}
+        self.loops = tuple(loops[place] for place in sorted(loops))
         self.clocks = {row["loop"]: {**row, "where": self.place(row["where"])} for row in raw["clock"]["loops"]}
 
     def _frame(self, row: Sequence[Any]) -> Frame:
@@ -412,7 +414,7 @@ def _table(loader: _Loader, device: Mapping[str, Any], what: str, row: Sequence[
     known |= {"above": device["above"][0], "kept": device["kept"]}
     size = known.get(what, sum(c.bytes for c in contributors) + rest[0])
     time_ns = device["above"][1] if what == "above" else end_ns if what in ("end", "kept") else 0
-    return Contents(device["device"], size, time_ns, None, contributors, rest[0], rest[1], what)
+    return Contents(device["device"], size, time_ns, None, contributors, rest[0], rest[1], what, loader.loops)
 
 
 def _device(loader: _Loader, row: Mapping[str, Any], end_ns: int) -> Device:
@@ -423,7 +425,15 @@ def _device(loader: _Loader, row: Mapping[str, Any], end_ns: int) -> Device:
     return loader.make(
         Device,
         row,
-        peak=Peak(name, row["peak"], row["peak_time_ns"], row["peak_step"], contributors, tensors=tensors),
+        peak=Peak(
+            name,
+            row["peak"],
+            row["peak_time_ns"],
+            row["peak_step"],
+            contributors,
+            tensors=tensors,
+            loops=loader.loops,
+        ),
         peak_above_start=row["above"][0],
         ooms=ooms,
         refused=row.get("ooms_total", len(ooms)),

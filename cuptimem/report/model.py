@@ -5,8 +5,8 @@ pickled, compared and kept; they need neither the trace nor torch. Stacks are tu
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -119,11 +119,11 @@ class Contributor(Brief):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Line(Brief):
-    """Contributors of one user line in one phase, together; or of one library's line below it."""
+    """All contributors of one line of the user's, whatever a library did below it: report.parts has that."""
 
     bytes: int
     count: int
-    phase: str
+    phase: str  # the one of most of the bytes
     where: str
     contributors: tuple[Contributor, ...]
     frame: Frame | None  # None: `where` says why
@@ -131,25 +131,28 @@ class Line(Brief):
     def _said(self) -> str:
         return f"{brief.amount(self.bytes, self.count)} at {brief.where(self)}, {self.phase}"
 
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Those of its contributors, the one of most bytes first."""
+        sums: dict[str, int] = {}
+        for one in self.contributors:
+            sums[one.phase] = sums.get(one.phase, 0) + one.bytes
+        return tuple(sorted(sums, key=lambda phase: -sums[phase]))
 
-def lines_of(contributors: Iterable[Contributor], below: Collection[Frame] = ()) -> tuple[Line, ...]:
-    """By user line and phase, the largest first. What stands at the lines `below` is by the library's lines below."""
-    groups: dict[tuple[object, str], list[Contributor]] = {}
-    frames: dict[tuple[object, str], Frame | None] = {}
+
+def lines_of(contributors: Iterable[Contributor]) -> tuple[Line, ...]:
+    """By line of the user's, the largest first."""
+    groups: dict[object, list[Contributor]] = {}
     for contributor in contributors:
         frame = contributor.frame
-        if frame is not None and any(frame.same_line(left) for left in below):
-            frame = contributor.library_line or frame
-        place: object = contributor.where if frame is None else (frame.file, frame.line)
-        key = (place, contributor.phase)
-        groups.setdefault(key, []).append(contributor)
-        frames.setdefault(key, frame)
+        groups.setdefault(contributor.where if frame is None else (frame.file, frame.line), []).append(contributor)
     lines = []
-    for key, group in groups.items():
-        frame = frames[key]
+    for group in groups.values():
+        frame = group[0].frame
         where = group[0].where if frame is None else frame.place
-        lines.append(Line(sum(c.bytes for c in group), sum(c.count for c in group), key[1], where, tuple(group), frame))
-    return tuple(sorted(lines, key=lambda line: (-line.bytes, line.where, line.phase)))
+        line = Line(sum(c.bytes for c in group), sum(c.count for c in group), "", where, tuple(group), frame)
+        lines.append(replace(line, phase=line.phases[0]))
+    return tuple(sorted(lines, key=lambda line: (-line.bytes, line.where)))
 
 
 # What Report.contents can be asked for beside the peak, and the core for.
@@ -173,10 +176,11 @@ class Contents(Displayed, Brief):
     rest_bytes: int = 0  # without a stack: the trace is past its bound (Report.compacted), or keeps the largest only
     rest_count: int = 0
     what: str = "peak"
+    loops: tuple[Frame, ...] = ()  # lines of the recording that only drive a library's loop: stacks.loop_lines
 
     def _said(self) -> str:
         moment = brief.in_step(self.step) if self.what == "peak" else f", {self.what}"
-        largest = f", most at {brief.where(self.contributors[0])}" if self.contributors else ""
+        largest = f", most at {brief.where(self.lines[0])}" if self.contributors else ""
         return f"{self.device}: {brief.amount(self.bytes, self.count)}{moment}{largest}"
 
     @property
@@ -186,7 +190,7 @@ class Contents(Displayed, Brief):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The contributors by user line and phase."""
+        """The contributors by line of the user's."""
         return lines_of(self.contributors)
 
 
@@ -791,6 +795,7 @@ class Report(Displayed, Brief):
                     step.contributors,
                     step.rest_bytes,
                     step.rest_count,
+                    loops=self.peak.loops,
                 )
         raise Error(f"no step {index} in this recording ({self._known_steps()})")
 

@@ -1,13 +1,14 @@
 """What `cuptimem simulate` shows: the verdict first, then what it rests on."""
 
 import os
+from collections.abc import Sequence
 
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
-from cuptimem.output.text.descent import shown_reads
+from cuptimem.output.text.part_views import lines_below
 from cuptimem.output.text.peak_views import lines_table
 from cuptimem.output.text.words import code, count, duration, function, place, plural, size
 from cuptimem.report.model import HostRead
-from cuptimem.report.stacks import Frame
+from cuptimem.report.stacks import Frame, library_line
 from cuptimem.simulation import cards
 from cuptimem.simulation.result import DeviceUse, Interval, Modelled, Simulation, UnknownRead
 
@@ -271,13 +272,11 @@ def _unknown_reads(reads: tuple[UnknownRead, ...]) -> list[Block]:
 
 def _reads(title: str, meaning: str, reads: tuple[HostRead, ...]) -> list[Block]:
     """A row per line, however many ways lead to it."""
-    shown, said = shown_reads(reads)
     lines: dict[tuple[str, int] | None, list[HostRead]] = {}
     frames: dict[tuple[str, int] | None, Frame | None] = {}
-    for frame, read in shown:
-        key = None if frame is None else (frame.file, frame.line)
-        frames.setdefault(key, frame)
-        lines.setdefault(key, []).append(read)
+    for read in reads:
+        frames.setdefault(_line_of(read), read.frame)
+        lines.setdefault(_line_of(read), []).append(read)
     groups = sorted(lines.items(), key=lambda item: -sum(read.count for read in item[1]))
     rows = tuple(
         (
@@ -293,7 +292,6 @@ def _reads(title: str, meaning: str, reads: tuple[HostRead, ...]) -> list[Block]
         Text(),
         Text(title, "title"),
         Text(f"  {meaning}", "dim"),
-        *said,
         Table(
             (
                 Column("reads", right=True),
@@ -303,8 +301,16 @@ def _reads(title: str, meaning: str, reads: tuple[HostRead, ...]) -> list[Block]
                 CODE,
             ),
             rows,
+            under=tuple(_parts_of(group) for _, group in groups),
         ),
     ]
+
+
+def _parts_of(reads: Sequence[HostRead]) -> tuple[str, ...]:
+    """The library's lines that read, below one of the user's."""
+    below = [(library_line(read.stack), read.count) for read in reads]
+    said = lines_below((frame, number) for frame, number in below if frame is not None)
+    return (said,) if said else ()
 
 
 def _entries(one: Simulation) -> list[Block]:

@@ -30,6 +30,8 @@ _LEAKS = 5000
 
 def check_chart(chart: Any) -> None:
     _CHART(chart)
+    if chart.get("stackedBy", "line") not in GROUPINGS:  # older ones have none
+        fail("is stacked by what it does not have")
     if chart["phases"] != list(PHASES):
         fail("has phases that have no colour")
     frames, stacks, contributors, groups = (chart[name] for name in ("frames", "stacks", "contributors", "groups"))

@@ -53,7 +53,7 @@ _FRAME = {"where": text, "file": text, "line": whole(), "function": text, "code"
 
 def _line(value: Any) -> None:
     _LINE(value)
-    fields(category=text)({"category": "", **value})  # older ones have none
+    fields(category=text, parts=text)({"category": "", "parts": "", **value})  # older ones have none
 
 
 _LINE = fields(**_FRAME, bytes=_bytes, count=_count, phase=text, module=text, below=text, stack=listed(text, 64))

@@ -20,16 +20,17 @@ def _device(name: str, before: dict[str, Any] | None, after: dict[str, Any] | No
     old, new = (_lines(one) for one in (before, after))
     same = diff.match(_frames(old), _frames(new))
     rows: dict[object, dict[str, Any]] = {}
-    for line in old:
-        rows[_key(line)] = {"before": line["bytes"], "after": 0, **_shown(line)}
+    for line in old:  # older files have a line for each phase
+        row = rows.setdefault(_key(line), {"before": 0, "after": 0, **_shown(line)})
+        row["before"] += line["bytes"]
     for line in new:
         place = same.get((line["file"], line["line"])) if line["file"] else None
-        key = (*(place or (line["file"], line["line"])), line["phase"], "" if line["file"] else line["where"])
+        key = (*(place or (line["file"], line["line"])), "" if line["file"] else line["where"])
         if line["file"] and place is None:
             key = (*key, "new")  # that line of the first recording is another one
-        row = rows.setdefault(key, {"before": 0})
-        row.update(after=line["bytes"], **_shown(line))
-    changes = sorted(rows.values(), key=lambda row: (-abs(row["after"] - row["before"]), row["where"], row["phase"]))
+        row = rows.setdefault(key, {"before": 0, "after": 0})
+        row.update(after=row["after"] + line["bytes"], **_shown(line))
+    changes = sorted(rows.values(), key=lambda row: (-abs(row["after"] - row["before"]), row["where"]))
     return {
         "device": name,
         "before": before["peak"] if before else None,
@@ -44,7 +45,7 @@ def _lines(device: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def _key(line: dict[str, Any]) -> tuple[Any, ...]:
-    return (line["file"], line["line"], line["phase"], "" if line["file"] else line["where"])
+    return (line["file"], line["line"], "" if line["file"] else line["where"])
 
 
 def _frames(lines: list[dict[str, Any]]) -> list[Frame]:

@@ -10,7 +10,7 @@ from typing import Any
 from cuptimem.output.text import leak_views, peak_views, views, words
 from cuptimem.output.text.blocks import Block, Text
 from cuptimem.output.text.clock_views import counted_by
-from cuptimem.output.text.descent import shown_lines
+from cuptimem.output.text.part_views import in_a_line
 from cuptimem.report.leaks import Leak
 from cuptimem.report.model import Contents, Device, Line, Report, Step
 from cuptimem.report.stacks import Frame
@@ -92,8 +92,7 @@ def _ends(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], int]:
 
 
 def _device(device: Device, first_step: int, most: int) -> dict[str, Any]:
-    lines, said = shown_lines(device.peak)
-    shown, others = lines[:most], lines[most:]
+    shown, others = device.peak.lines[:most], device.peak.lines[most:]
     known = peak_views.knows_categories(device.peak.contributors)
     return {
         "name": _text(device.name),
@@ -106,8 +105,8 @@ def _device(device: Device, first_step: int, most: int) -> dict[str, Any]:
         "reserved_peak": device.reserved_peak,
         "allocated": device.allocated,
         "allocations": device.allocations,
-        "lines": [_line(line, known) for line in shown],
-        "notes": _lines_of_text(said),
+        "lines": [_line(line, device.peak, known) for line in shown],
+        "notes": [],
         "rest": _rest(device.peak, others),
         "timeline": [[point.time_ns, point.low, point.high, point.reserved] for point in device.timeline],
     }
@@ -134,7 +133,7 @@ def _frame(frame: Frame | None) -> dict[str, Any]:
     }
 
 
-def _line(line: Line, known: bool) -> dict[str, Any]:
+def _line(line: Line, peak: Contents, known: bool) -> dict[str, Any]:
     """known: whether the categories of any line are."""
     largest = max(line.contributors, key=lambda one: one.bytes)
     below = largest.library_line
@@ -147,6 +146,7 @@ def _line(line: Line, known: bool) -> dict[str, Any]:
         "category": peak_views.category(line.contributors) if known else "",
         "module": _text(largest.qualified or " › ".join(largest.modules)),
         "below": _text(below.place) if below is not None and below != line.frame else "",
+        "parts": _text(in_a_line(line, peak)),
         "stack": [_text(f"{frame.place} {words.function(frame)}") for frame in largest.stack[:_FRAMES]],
     }
 

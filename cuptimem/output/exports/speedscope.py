@@ -60,7 +60,7 @@ def _profile(contents: Contents, frames: _Frames) -> dict[str, object]:
         samples.append(stack)
         weights.append(c.bytes)
     if contents.rest_bytes:
-        samples.append([frames.number("(folded: the recording is past its bound)")])
+        samples.append([frames.number("(compacted: the recording is past its bound)")])
         weights.append(contents.rest_bytes)
     return {
         "type": "sampled",

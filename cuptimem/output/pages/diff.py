@@ -8,6 +8,7 @@ from typing import Any
 from cuptimem.output.pages import page, stacks_data
 from cuptimem.output.pages.flamegraph import ASSETS
 from cuptimem.output.pages.heading import head
+from cuptimem.output.text import diff_views
 from cuptimem.output.text.words import count, function, plural, signed, size
 from cuptimem.printable import printable
 from cuptimem.report import diff
@@ -18,7 +19,7 @@ from cuptimem.report.stacks import Frame
 ROWS = 1000  # of a table of changes; the others are summed
 PLAIN = 50  # of a table that needs no script
 
-TITLES = {"peak": "At the peak", "end": "At the end", "stepped": "Allocated a step"}
+_PARTS = 8  # of a change
 
 
 def html(before: Report, after: Report, devices: Sequence[DeviceDiff], named: str | None = None) -> str:
@@ -41,11 +42,11 @@ def html(before: Report, after: Report, devices: Sequence[DeviceDiff], named: st
         caveats=[
             f"{name}: {line}" for name, one in zip(("before", "after"), heads, strict=True) for line in one["caveats"]
         ],
-        notes=stacks_data.merged_note(stacks),
+        notes=[*filter(None, map(diff_views.apart, devices)), *stacks_data.merged_note(stacks)],
         runs=[(name, " · ".join([one["heading"], *one["facts"]])) for name, one in zip(names, heads, strict=True)],
-        totals=[_total(one.device, section) for one in devices for section in one.sections],
-        tables=[_plain(one.device, section) for one in devices for section in one.sections if any(section.bytes)],
-        empty=not any(any(section.bytes) for one in devices for section in one.sections),
+        totals=[_total(one.device, section) for one in devices for section in one.shown],
+        tables=[_plain(one.device, section) for one in devices for section in one.shown if any(section.bytes)],
+        empty=not any(any(section.bytes) for one in devices for section in one.shown),
     )
 
 
@@ -90,7 +91,8 @@ def _stacks(before: Report, after: Report) -> dict[str, Any]:
 def _device(one: DeviceDiff, before: Report, after: Report) -> dict[str, Any]:
     return {
         "device": one.device,
-        "sections": [_section(section) for section in one.sections],
+        "apart": diff_views.apart(one),
+        "sections": [_section(section) for section in one.shown],
         "runs": [_curve(report, one.device) for report in (before, after)],
     }
 
@@ -111,7 +113,8 @@ def _section(section: Section) -> dict[str, Any]:
     others = section.changes[ROWS:]
     return {
         "what": section.what,
-        "title": TITLES[section.what],
+        "key": f"{section.what} {stacks_data.short(section.loop)}".rstrip(),
+        "title": _title(section),
         "bytes": section.bytes,
         "steps": section.steps,
         "rest": section.rest,
@@ -124,51 +127,56 @@ def _change(change: Change) -> list[Any]:
     line = change.shown
     frame = line.frame
     return [
-        _kind(change),
+        change.kind,
         *change.bytes,
         *change.count,
         change.phase,
         stacks_data.short(line.where),
         stacks_data.short(function(frame)),
         stacks_data.short(frame.source) if frame is not None else "",
+        _moved_from(change),
+        [[stacks_data.short(name), *pair] for name, *pair in change.parts[:_PARTS]],
     ]
 
 
-def _kind(change: Change) -> str:
-    if change.before is None:
-        return "came"
-    if change.after is None:
-        return "went"
-    was, is_ = change.bytes
-    return "grew" if is_ > was else "shrank" if is_ < was else "same"
+def _title(section: Section) -> str:
+    return stacks_data.short(diff_views.name(section)).capitalize()
+
+
+def _moved_from(change: Change) -> str:
+    if not change.moved or change.before is None:
+        return ""
+    return stacks_data.short(f"{change.before.where} {function(change.before.frame)}")
 
 
 def _total(device: str, section: Section) -> tuple[str, str, str, str, str]:
     was, is_ = (round(value) for value in section.a_step(section.bytes))
     part = f"{100 * (is_ - was) / was:+.0f} %" if was and is_ != was else ""
-    return f"{device} {TITLES[section.what].lower()}", size(was), size(is_), signed(is_ - was), part
+    return f"{device} {stacks_data.short(diff_views.name(section))}", size(was), size(is_), signed(is_ - was), part
 
 
 def _plain(device: str, section: Section) -> dict[str, Any]:
     """A table of what changed most, for readers without scripts; its rows sum to the whole."""
 
-    def row(pair: tuple[int, int], kind: str, phase: str, where: str, name: str, source: str) -> tuple[str, ...]:
+    def row(pair: tuple[int, int], kind: str, where: str, name: str, source: str, *below: str) -> tuple[Any, ...]:
         was, is_ = (round(value) for value in section.a_step(pair))
-        return signed(is_ - was), size(was), size(is_), kind, phase, where, name, source
+        return signed(is_ - was), size(was), size(is_), kind, where, name, source, list(filter(None, below))
 
     rows = []
     for change in section.changes[:PLAIN]:
-        kind, _, _, _, _, *words = _change(change)
-        rows.append(row(change.bytes, kind, *words))
+        kind, _, _, _, _, _, where, name, source, moved_from, _ = _change(change)
+        moved = moved_from and f"moved from {moved_from}"
+        parts = stacks_data.short(diff_views.parts_in_a_line(section, change))
+        rows.append(row(change.bytes, kind, where, name, source, moved, parts))
     others = section.changes[PLAIN:]
     left = (sum(change.bytes[0] for change in others), sum(change.bytes[1] for change in others))
     if any(left):
-        rows.append(row(left, "", "", f"({plural(len(others), 'more line')})", "", ""))
+        rows.append(row(left, "", f"({plural(len(others), 'more line')})", "", ""))
     if any(section.rest):
-        rows.append(row(section.rest, "", "", "(folded: no line kept)", "", ""))
+        rows.append(row(section.rest, "", "(compacted: no line kept)", "", ""))
     steps = (
         f", {count(section.steps[0])} steps before and {count(section.steps[1])} after"
-        if section.what == "stepped"
+        if section.what == "stepped" and not section.loop
         else ""
     )
-    return {"title": f"{TITLES[section.what]} on {device}{steps}", "rows": rows}
+    return {"title": f"{stacks_data.short(diff_views.title(section, device))}{steps}", "rows": rows}

@@ -5,6 +5,7 @@ from typing import Any
 from cuptimem.output.pages import page, stacks_data
 from cuptimem.output.pages.heading import head
 from cuptimem.output.text import peak_views
+from cuptimem.output.text.part_views import under
 from cuptimem.output.text.words import code, count, function, plural, share, size
 from cuptimem.report.leaks import Leak
 from cuptimem.report.model import Report
@@ -60,10 +61,11 @@ def lines_table(report: Report, device: str) -> dict[str, Any]:
             stacks_data.short(line.where),
             stacks_data.short(function(line.frame)),
             code(line.frame),
+            [stacks_data.short(part) for part in under(line, peak)],
         )
         for line in lines[:LINES]
     ]
     for bytes_, count_, name in peak_views.left_out(lines[LINES:], peak, "line"):
-        rows.append((size(bytes_), share(bytes_, peak.bytes), count(count_), "", name, "", ""))
+        rows.append((size(bytes_), share(bytes_, peak.bytes), count(count_), "", name, "", "", []))
     title = f"{device} at the peak: {size(peak.bytes)} in {plural(peak.count, 'block')}, {peak_views.moment(peak)}"
     return {"title": title, "kind": heading, "rows": rows}

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cuptimem.output.text.descent import line_to_leave
 from cuptimem.output.text.peak_views import rest_name, when
 from cuptimem.output.text.words import count, function, plural, shortened
 from cuptimem.report import grouping
 from cuptimem.report.leaks import Leak
 from cuptimem.report.model import Contents, Report
-from cuptimem.report.stacks import Frame, Stack, is_generated, short_file
+from cuptimem.report.stacks import Frame, Stack, is_compiled, is_generated, short_file, temporary_part
 
 ROWS = 3000  # of each measure, the largest
 DEPTH = 400  # calls of one stack; of a deeper one those in the middle are one
@@ -61,8 +60,6 @@ def of_contents(chosen: Sequence[Contents], rows: int = ROWS) -> dict[str, Any]:
     builder = Builder(rows=rows)
     for contents in chosen:
         builder.add_contents(contents)
-        left = line_to_leave(contents)
-        builder.left += [] if left is None else [left]
     return builder.data()
 
 
@@ -94,11 +91,14 @@ def library(frame: Frame) -> str:
         return OWN
     if frame.truncated:
         return "Python"
+    if frame.file.startswith("<frozen "):
+        return "Python"
     if is_generated(frame.file):
-        return "Python" if frame.file.startswith("<frozen ") else "torch.compile"
+        made_by_others = is_compiled(frame.file) and not frame.file.startswith("<eval_with_key>")
+        return "generated code" if made_by_others else "torch.compile"
     found = _PACKAGE.findall(frame.file)
     if not found:
-        return "Python"
+        return "generated code" if temporary_part(frame.file) else "Python"
     name = str(found[-1]).removesuffix(".py")
     return _NAMES.get(name, short(name))
 
@@ -155,7 +155,6 @@ class Builder:
     canonical: Callable[[Frame], tuple[str, Frame]] = field(default=lambda frame: ("", frame))
     rows: int = ROWS
     measures: list[Measure] = field(default_factory=list)
-    left: list[Frame] = field(default_factory=list)  # lines of the user's shown by the library's below: descent.py
     _values: dict[_Key, dict[int, list[int]]] = field(default_factory=dict)
     _frames: dict[tuple[Any, ...], int] = field(default_factory=dict)
     _columns: list[tuple[str | int, ...]] = field(default_factory=list)
@@ -301,12 +300,7 @@ class Builder:
             ),
             "values": [_transposed(value, ("row", "bytes", "count")) for value in values],
             "strings": list(strings),
-            "left": [place[f] for f in self._left() if f in place],
         }
-
-    def _left(self) -> list[int]:
-        lines = {(frame.file, frame.line) for frame in self.left}
-        return [number for key, number in self._frames.items() if key[1:3] in lines]
 
     def _kept(self) -> set[_Key]:
         """Rows that keep their stack: the largest of each measure, and those without a stack."""

@@ -6,7 +6,7 @@ from typing import Any
 from cuptimem.output.pages import page, stacks_data
 from cuptimem.output.pages.heading import head, warnings
 from cuptimem.output.text import peak_views, text, tree_views, views
-from cuptimem.output.text.descent import line_to_leave, note
+from cuptimem.output.text.part_views import under
 from cuptimem.output.text.words import code, count, plural, share, size
 from cuptimem.report import grouping
 from cuptimem.report.model import Contents, Report
@@ -52,8 +52,7 @@ def _notes(report: Report, chosen: Sequence[Contents]) -> list[str]:
 
 
 def _plain(contents: Contents, by: str, order: str, depth: int | None) -> dict[str, Any]:
-    left = line_to_leave(contents) if by == "line" else None
-    rows = grouping.group(contents.contributors, by, order, left, depth)
+    rows = grouping.group(contents.contributors, by, order, depth)
     shown = [
         (
             size(row.bytes),
@@ -62,14 +61,14 @@ def _plain(contents: Contents, by: str, order: str, depth: int | None) -> dict[s
             size(row.bytes // max(1, row.count)),
             stacks_data.short(row.key),
             code(row.frame) if by in ("line", "library-line") else "",
+            [stacks_data.short(line) for line in under(row, contents)] if by == "line" else [],
         )
         for row in rows[:PLAIN]
     ]
     for bytes_, count_, name in peak_views.left_out(rows[PLAIN:], contents, "row"):
-        shown.append((size(bytes_), share(bytes_, contents.bytes), count(count_), "", name, ""))
+        shown.append((size(bytes_), share(bytes_, contents.bytes), count(count_), "", name, "", []))
     return {
         "title": f"{contents.device}: {size(contents.bytes)} in {plural(contents.count, 'block')}, "
         f"{stacks_data.moment_of(contents)}",
-        "said": [] if left is None else [stacks_data.short(note(contents, left).text.strip())],
         "rows": shown,
     }

@@ -12,11 +12,13 @@ from cuptimem.output.pages import page as pages
 from cuptimem.output.pages.heading import head, warnings
 from cuptimem.output.text import leak_views, peak_views, views
 from cuptimem.output.text.clock_views import counted_by
+from cuptimem.output.text.part_views import under
 from cuptimem.output.text.words import count, duration, function, share, shortened, signed, size
 from cuptimem.report import grouping
 from cuptimem.report.chart import PHASES, Chart, Span
 from cuptimem.report.leaks import Leak
 from cuptimem.report.model import Contributor, Device, Report, Step
+from cuptimem.report.parts import drives_loop
 from cuptimem.report.stacks import Frame, Stack, short_file, user_frame
 
 SCRIPTS = (
@@ -117,8 +119,19 @@ def data(report: Report, *, overview: Span | None = None, fine: Span | None = No
         "resident": _columns(time=[p.time_ns for p in report.resident], bytes=[p.bytes for p in report.resident]),
         "leaks": listed,
         "phases": list(PHASES),
+        "stackedBy": _stacked_by(report),
         **tables.columns(),
     }
+
+
+def _stacked_by(report: Report) -> str:
+    """What tells most: modules where the line with most bytes drives a loop, else categories where any is known."""
+    peak = max((device.peak for device in report.devices), key=lambda one: one.bytes, default=None)
+    if peak is None or not peak.lines:
+        return "line"
+    if drives_loop(peak.lines[0], peak):
+        return "module"
+    return "category" if peak_views.knows_categories(peak.contributors) else "line"
 
 
 def around_steps(report: Report) -> tuple[int, int] | None:
@@ -406,6 +419,7 @@ def _peak_table(device: Device) -> dict[str, Any]:
             "where": clean(line.where),
             "function": clean(function(line.frame)),
             "source": clean(line.frame.source) if line.frame is not None else "",
+            "parts": [clean(part) for part in under(line, peak)],
         }
         for line in lines[:_ROWS]
     ]
@@ -413,7 +427,7 @@ def _peak_table(device: Device) -> dict[str, Any]:
     if left:
         words = f"({count(len(lines) - _ROWS)} more lines)" if len(lines) > _ROWS else "(without a line)"
         more = {"bytes": size(left), "exact": count(left), "share": share(left, peak.bytes), "where": words}
-        rows.append({"blocks": "", "kind": "", "function": "", "source": "", **more})
+        rows.append({"blocks": "", "kind": "", "function": "", "source": "", "parts": [], **more})
     step = "" if peak.step is None else f" in step {peak.step},"
     return {
         "title": f"What the peak on {clean(device.name)} is made of",

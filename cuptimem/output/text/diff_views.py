@@ -1,21 +1,52 @@
-"""Two recordings on one screen: what came, went, grew and shrank."""
+"""Two recordings on one screen: what was added and removed, what grew and shrank."""
+
+from collections.abc import Sequence
 
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Table, Text
-from cuptimem.output.text.words import code, function, place, plural, signed, size, where
+from cuptimem.output.text.words import code, function, more, plural, signed, size, where
 from cuptimem.report.diff import Change, DeviceDiff, Section
 
-_NAMES = {"peak": "peak", "end": "live at the end", "stepped": "allocated a step"}
 _TITLES = {"peak": "At the peak on {}", "end": "Live at the end on {}", "stepped": "Allocated in a step on {}"}
+_PARTS = 3  # of a line, named
+
+
+def name(section: Section) -> str:
+    """What a section is about, behind the name of its device."""
+    if section.loop:
+        what = "peak" if section.what == "peak" else "allocated"
+        return f"{what} in a step of {section.loop}" if what == "allocated" else f"highest peak of {section.loop}"
+    return {"peak": "peak", "end": "live at the end", "stepped": "allocated a step"}[section.what]
+
+
+def title(section: Section, device: str) -> str:
+    """The same as a heading, with the steps that are compared."""
+    if not section.loop:
+        return _TITLES[section.what].format(device)
+    steps = [f"step {step}" for step in section.at if step is not None]
+    which = " and ".join(dict.fromkeys(steps))
+    if section.what == "peak":
+        return f"At the highest peak of {section.loop} on {device} ({which})"
+    return f"Allocated in a step of {section.loop} on {device} ({which})"
+
+
+def apart(device: DeviceDiff) -> str:
+    """Where the peaks lie at moments of different kinds: that they do; else nothing."""
+    if device.peak_loops[0] == device.peak_loops[1]:
+        return ""
+    was, is_ = (f"in a step of {loop}" if loop else "outside of all steps" for loop in device.peak_loops)
+    like = [section.loop for section in device.of_loops if section.what == "peak"]
+    also = f"; the highest peaks of {' and of '.join(like)} are compared, too" if like else ""
+    return f"the peaks on {device.device} lie at different moments: before {was}, after {is_}{also}"
 
 
 def totals(devices: list[DeviceDiff]) -> Table:
     rows = []
     for device in devices:
-        for section in device.sections:
+        for section in device.shown:
             was, is_ = section.a_step(section.bytes)
             part = f"{100 * (is_ - was) / was:+.0f} %" if was and is_ != was else ""
-            name = f"{device.device} {_NAMES[section.what]}"
-            rows.append((name, size(round(was)), size(round(is_)), signed(round(is_) - round(was)), part))
+            change = signed(round(is_) - round(was))
+            rows.append((f"{device.device} {name(section)}", size(round(was)), size(round(is_)), change, part))
     columns = (
         Column(""),
         Column("before", right=True),
@@ -26,20 +57,17 @@ def totals(devices: list[DeviceDiff]) -> Table:
     return Table(columns, tuple(rows))
 
 
-def full(devices: list[DeviceDiff], named: str | None, top: int) -> list[Block]:
-    """Totals of all devices; lines of the first that changed, or of the one that was named."""
+def full(devices: list[DeviceDiff], named: str | None, top: int, counts: Sequence[str] = ("", "")) -> list[Block]:
+    """Totals of all devices; lines of the first that changed, or of the one that was named. counts: of the steps."""
     blocks: list[Block] = [Text(), totals(devices)]
-    steps = devices[0].sections[-1].steps
-    if steps[0] != steps[1]:
-        blocks.append(Text(f"  steps: {steps[0]} before, {steps[1]} after", "dim"))
-    changed = [one for one in devices if any(_changed(section) for section in one.sections)]
+    if counts[0] != counts[1]:
+        blocks.append(Text(f"  steps: {counts[0] or 'none'} before, {counts[1] or 'none'} after", "dim"))
+    changed = [one for one in devices if any(_changed(section) for section in one.shown)]
     chosen = [one for one in devices if one.device == named] if named is not None else changed[:1]
     for device in chosen:
-        blocks += [
-            Text(f"  what stands at {place(frame)} {code(frame)} is by the library's line below it", "dim")
-            for frame in device.below
-        ]
-        for section in device.sections:
+        if said := apart(device):
+            blocks += [Text(), Text(f"! {said}", "warning")]
+        for section in device.shown:
             blocks += _section(device.device, section, top)
     if not changed:
         blocks += [Text(), Text("No line differs.")]
@@ -50,7 +78,7 @@ def full(devices: list[DeviceDiff], named: str | None, top: int) -> list[Block]:
 
 
 def _changed(section: Section) -> list[Change]:
-    return [change for change in section.changes if _rounded(section, change.bytes)[2]]
+    return [change for change in section.changes if _rounded(section, change.bytes)[2] or change.kind == "moved"]
 
 
 def _rounded(section: Section, pair: tuple[int, int]) -> tuple[int, int, int]:
@@ -61,47 +89,60 @@ def _rounded(section: Section, pair: tuple[int, int]) -> tuple[int, int, int]:
 def _section(device: str, section: Section, top: int) -> list[Block]:
     was, is_, change = _rounded(section, section.bytes)
     changed = _changed(section)
-    title = f"{_TITLES[section.what].format(device)}: {signed(change)} ({size(was)} to {size(is_)})"
-    blocks: list[Block] = [Text(), Text(title, "title")]
+    heading = f"{title(section, device)}: {signed(change)} ({size(was)} to {size(is_)})"
+    blocks: list[Block] = [Text(), Text(heading, "title")]
     if not changed:
-        return [Text(), Text(f"{title}, no line differs", "title")]
+        return [Text(), Text(f"{heading}, no line differs", "title")]
     rows = [_row(section, one) for one in changed[:top]]
     kept = {id(one) for one in changed[:top]}
     others = [one.bytes for one in section.changes if id(one) not in kept]
 
-    def rest(pairs: list[tuple[int, int]], name: str) -> None:
+    def rest(pairs: list[tuple[int, int]], text: str) -> None:
         pair = (sum(one[0] for one in pairs), sum(one[1] for one in pairs))
         if any(pair):
-            before, after, more = _rounded(section, pair)
-            rows.append((signed(more), size(before), size(after), "", "", name, "", ""))
+            before, after, more_ = _rounded(section, pair)
+            rows.append((signed(more_), size(before), size(after), "", text, "", ""))
 
     equal = len(section.changes) - len(changed)
     rest(others, f"({len(others)} more, {equal} equal)" if equal else f"({plural(len(others), 'more line')})")
-    rest([section.rest], "(folded: no line kept)")
-    repeated = len({row[5] for row in rows}) < len(rows)  # what else tells rows apart is no luxury
+    rest([section.rest], "(compacted: no line kept)")
     columns = (
         Column("change", right=True, style="strong"),
         Column("before", right=True, optional=1),
         Column("after", right=True, optional=1),
         Column("", optional=3),
-        Column("phase", optional=1 if repeated else 4),
         LINE,
         FUNCTION,
         CODE,
     )
-    return [*blocks, Table(columns, tuple(rows))]
+    return [*blocks, Table(columns, tuple(rows), under=tuple(_under(section, one) for one in changed[:top]))]
 
 
 def _row(section: Section, change: Change) -> tuple[str, ...]:
-    was, is_, more = _rounded(section, change.bytes)
+    was, is_, more_ = _rounded(section, change.bytes)
     line = change.shown
-    if change.before is None:
-        what = "came"
-    elif change.after is None:
-        what = "went"
-    else:
-        what = "grew" if more > 0 else "shrank"
-    frame = line.frame
+    kind = "moved" if change.kind in ("grew", "shrank") and not more_ else change.kind
     before = "" if change.before is None else size(was)
     after = "" if change.after is None else size(is_)
-    return (signed(more), before, after, what, change.phase, where(line), function(frame), code(frame))
+    return (signed(more_), before, after, kind, where(line), function(line.frame), code(line.frame))
+
+
+def _under(section: Section, change: Change) -> tuple[str, ...]:
+    """Where it was, if it moved; and which parts of it changed most."""
+    said = []
+    if change.moved and change.before is not None:
+        said.append(f"moved from {where(change.before)} {function(change.before.frame)}")
+    if parts := parts_in_a_line(section, change):
+        said.append(parts)
+    return tuple(said)
+
+
+def parts_in_a_line(section: Section, change: Change) -> str:
+    """of which -5.0 MiB conv2d, -4.8 MiB group_norm +2; "" where one part is all that changed."""
+    whole = abs(_rounded(section, change.bytes)[2])
+    parts = [(text, _rounded(section, pair)[2]) for text, *pair_ in change.parts for pair in [(pair_[0], pair_[1])]]
+    large = [(text, part) for text, part in parts if abs(part) * 100 > whole]
+    if not large or (len(large) == 1 and change.kind not in ("grew", "shrank")):
+        return ""
+    named = ", ".join(f"{signed(part)} {text}" for text, part in large[:_PARTS])
+    return f"of which {named}{more(len(large) - _PARTS)}"

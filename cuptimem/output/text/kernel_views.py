@@ -30,7 +30,7 @@ def full(one: Kernels, top: int) -> list[Block]:
     if one.unrecorded:
         launches = "1 launch" if one.unrecorded == 1 else f"{count(one.unrecorded)} launches"
         blocks += prose(
-            f"{launches} before CUPTI's records began, or with folded ones: what became of them is not known.", "dim"
+            f"{launches} before CUPTI's records began, or with compacted ones: what became of them is not known.", "dim"
         )
     if one.unjudged:
         blocks += warning(f"{plural(one.unjudged, 'block')} not judged: too many waited for records at a time")

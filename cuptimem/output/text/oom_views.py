@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from cuptimem.output.text.blocks import CODE, LINE, Block, Column, Table, Text
 from cuptimem.output.text.fragmentation_views import variable
 from cuptimem.output.text.ledger_views import prose
+from cuptimem.output.text.peak_views import phase
 from cuptimem.output.text.words import code, count, duration, function, place, plural, share, size, where
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.model import Contributor, OutOfMemory, Report, lines_of
 
 _TOP = 6
-_REST = "(not known: folded, lost, or not a tensor's)"
+_REST = "(not known: compacted, lost, or not a tensor's)"
 
 
 def page(report: Report, oom: OutOfMemory) -> list[Block]:
@@ -139,7 +140,7 @@ def _modules(oom: OutOfMemory) -> Table:
 
 def _lines(oom: OutOfMemory) -> Table:
     rows = [
-        (line.bytes, line.count, (where(line), line.phase, code(line.frame))) for line in lines_of(oom.contributors)
+        (line.bytes, line.count, (where(line), phase(line), code(line.frame))) for line in lines_of(oom.contributors)
     ]
     columns = (LINE, Column("phase", optional=2), CODE)
     return Table((*_NUMBERS, *columns), _cells(oom, rows))

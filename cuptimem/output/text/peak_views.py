@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Table, Text
-from cuptimem.output.text.descent import shown_lines
+from cuptimem.output.text.part_views import in_a_line, under
 from cuptimem.output.text.words import code, count, duration, function, more, place, plural, share, size, where
 from cuptimem.report import grouping
 from cuptimem.report.model import Contents, Contributor, Line, LiveTensor, Peak, Report
@@ -49,7 +49,7 @@ def asked(report: Report, contents: Contents) -> str:
 
 def rest_name(contents: Contents) -> str:
     """Why a part has no line."""
-    return "(everything else)" if contents.what == "peak" else "(folded: no line kept)"
+    return "(everything else)" if contents.what == "peak" else "(compacted: no line kept)"
 
 
 class _Row(Protocol):
@@ -87,13 +87,17 @@ def kinds(contents: Contents) -> tuple[str, Callable[[Line], str]]:
     """What stands beside a line, and its heading: the category where any is known, else the phase."""
     if knows_categories(contents.contributors):
         return "category", lambda line: category(line.contributors)
-    return "phase", lambda line: line.phase
+    return "phase", phase
+
+
+def phase(line: Line) -> str:
+    """The largest one's, and how many others there are."""
+    return line.phase + more(len(line.phases) - 1)
 
 
 def lines_table(contents: Contents, top: int) -> list[Block]:
     """The largest lines, and the others in rows of their own, so that the rows always sum to the whole."""
-    lines, said = shown_lines(contents)
-    shown, others = lines[:top], lines[top:]
+    shown, others = contents.lines[:top], contents.lines[top:]
     heading, kind = kinds(contents)
     repeated = len({where(line) for line in shown}) < len(shown)  # what else tells rows apart is no luxury
     rows = [
@@ -122,8 +126,9 @@ def lines_table(contents: Contents, top: int) -> list[Block]:
             CODE,
         ),
         tuple(rows),
+        under=tuple(under(line, contents) for line in shown),
     )
-    return [*said, table] if rows else []
+    return [table] if rows else []
 
 
 def full(report: Report, all_contents: Iterable[Contents], top: int) -> list[Block]:
@@ -134,8 +139,8 @@ def full(report: Report, all_contents: Iterable[Contents], top: int) -> list[Blo
         requested = asked(report, contents)
         what = f"{size(contents.bytes)} ({requested})" if requested else size(contents.bytes)
         title = f"{contents.device}: {what} in {plural(contents.count, 'block')}, {when(contents)}"
-        lines, said = shown_lines(contents)
-        blocks += [Text(), Text(title, "title"), *said]
+        lines = contents.lines
+        blocks += [Text(), Text(title, "title")]
         for line in lines[:top]:
             blocks += _entry(line, contents, tensors)
         left = lines[top:]
@@ -168,7 +173,7 @@ def _entry(line: Line, contents: Contents, tensors: _Tensors) -> list[Block]:
     head = f"{size(line.bytes):>11}  {share(line.bytes, contents.bytes):>5}  {where(line)}"
     if frame is not None:
         head += f" in {function(frame)}"
-    made = dict.fromkeys([line.phase])  # "before start" is both
+    made = dict.fromkeys([phase(line)])  # "before start" is both
     if knows_categories(contents.contributors):
         made[category(line.contributors)] = None
     head = f"{head}  ({', '.join(made)}, {plural(line.count, 'block')})"
@@ -178,6 +183,7 @@ def _entry(line: Line, contents: Contents, tensors: _Tensors) -> list[Block]:
     ]
     said = [
         _categories(line.contributors),
+        *_parts(line, contents),
         *(f"in {below}" for below in [via(line)] if below),
         *(f"modules {names}" for names in [modules(line.contributors)] if names),
         *(f"operators {names}" for names in [_named(c.operator for c in line.contributors)] if names),
@@ -185,6 +191,11 @@ def _entry(line: Line, contents: Contents, tensors: _Tensors) -> list[Block]:
         *(f"tensors {names}" for names in [_tensors(line, tensors)] if names),
     ]
     return blocks + [Text(_INDENT + text, "dim") for text in said if text]
+
+
+def _parts(line: Line, contents: Contents) -> Sequence[str]:
+    """All of them in a line, or modules below each other."""
+    return under(line, contents) or [said for said in [in_a_line(line, contents)] if said]
 
 
 def _categories(contributors: Iterable[Contributor]) -> str:

@@ -1,7 +1,7 @@
 """Blocks summed by one property: lines, functions, modules, ..."""
 
 from cuptimem.output.text.blocks import CODE, Block, Column, Table, Text
-from cuptimem.output.text.descent import line_to_leave, note
+from cuptimem.output.text.part_views import under
 from cuptimem.output.text.peak_views import left_out, when
 from cuptimem.output.text.words import code, count, file, function, more, place, plural, share, size
 from cuptimem.report.grouping import Group, group
@@ -10,12 +10,9 @@ from cuptimem.report.model import Contents
 
 def full(contents: Contents, by: str, order: str, top: int, depth: int | None = None) -> list[Block]:
     """The rows, and what has none of its own."""
-    left = line_to_leave(contents) if by == "line" else None
-    rows = group(contents.contributors, by, order, left, depth)
+    rows = group(contents.contributors, by, order, depth)
     title = f"{contents.device}: {size(contents.bytes)} in {plural(contents.count, 'block')}, {when(contents)}"
     blocks: list[Block] = [Text(), Text(title, "title")]
-    if left is not None:
-        blocks.append(note(contents, left))
     lines = by in ("line", "library-line")
     cells = [
         (
@@ -42,7 +39,8 @@ def full(contents: Contents, by: str, order: str, top: int, depth: int | None = 
         Column("called from", flexible=True, keep_end=True, optional=4, least=16),
     )
     shown = len(columns) if by == "library-line" else len(columns) - 1 if lines else len(columns) - 2
-    table = Table(columns[:shown], tuple(cell[:shown] for cell in cells))
+    parts = tuple(under(row, contents) for row in rows[:top]) if by == "line" else ()
+    table = Table(columns[:shown], tuple(cell[:shown] for cell in cells), under=parts)
     return [*blocks, table] if cells else blocks
 
 

@@ -76,6 +76,8 @@ def show(blocks: Sequence[Block], stream: TextIO | None = None, otherwise: int |
                     line.append(cell, style=_STYLES["dim" if number == 0 else column.style]).append(text.GAP)
                 line.rstrip()
                 console.print(line, soft_wrap=True)
+                for below in text.under(table, cells, number, console.width):
+                    console.print(Styled(below, style=_STYLES["dim"]), soft_wrap=True)
 
 
 @contextmanager

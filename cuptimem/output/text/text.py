@@ -28,7 +28,7 @@ def render(blocks: Sequence[Block], width: int | None = None) -> str:
             continue
         for number, table in enumerate(parts(block, width)):
             found += [""] * (number > 0)
-            found.extend(INDENT + GAP.join(row) for row in layout(table, width))
+            found += table_lines(table, width)
     return "\n".join(line.rstrip() for line in found)
 
 
@@ -137,7 +137,8 @@ def _with_cells(table: Table, columns: Sequence[int]) -> Table:
 
 
 def _of_columns(table: Table, kept: Sequence[int]) -> Table:
-    return Table(tuple(table.columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in table.rows))
+    columns = tuple(table.columns[i] for i in kept)
+    return Table(columns, tuple(tuple(row[i] for i in kept) for row in table.rows), under=table.under)
 
 
 def _natural(table: Table) -> list[int]:
@@ -170,6 +171,25 @@ def layout(table: Table, width: int | None) -> list[list[str]]:
         [_padded(cell, size, column) for cell, size, column in zip(row, widths, table.columns, strict=True)]
         for row in rows
     ]
+
+
+def table_lines(table: Table, width: int | None) -> list[str]:
+    """The same as lines of text, with what stands under the rows."""
+    found: list[str] = []
+    for number, cells in enumerate(layout(table, width)):
+        found.append(INDENT + GAP.join(cells))
+        found += under(table, cells, number, width)
+    return found
+
+
+def under(table: Table, cells: Sequence[str], number: int, width: int | None) -> list[str]:
+    """What stands under the row with these cells. number: 1 is the first below the heading."""
+    if not 0 < number <= len(table.under):
+        return []
+    first = next((i for i, column in enumerate(table.columns) if column.flexible), 0)
+    indent = " " * (len(INDENT) + sum(cell_len(cell) + len(GAP) for cell in cells[:first]))
+    found = [indent + printable(line) for line in table.under[number - 1]]
+    return found if width is None else [cut(line, width) for line in found]
 
 
 def _widths(table: Table, natural: list[int], width: int) -> list[int]:

@@ -156,7 +156,7 @@ def caveats(report: Report) -> list[Block]:
         where = f"steps {max(compacted.from_step, 0)} to {compacted.to_step}" if compacted.to_step >= 0 else "no step"
         said.append(
             "past its bound (max_size) the trace keeps sums, survivors and peaks: "
-            f"{count(compacted.events)} events of {where} are folded"
+            f"{count(compacted.events)} events of {where} are compacted"
         )
     said += [text.format(count(lost)) for name, text in _LOST.items() if (lost := getattr(report.lost, name))]
     for device in report.devices:
@@ -409,7 +409,12 @@ def diff(before: Report, after: Report, devices: list[DeviceDiff], named: str | 
         first, *others = heading(report)
         assert isinstance(first, Text)
         blocks += [replace(first, text=f"{name + ':':<8}{first.text}"), *others]
-    return blocks + (diff_views.full(devices, named, top) if devices else _nothing(after))
+    several = max(len(report.loops) for report in (before, after)) > 1
+    counts = [
+        ", ".join(f"{number} {loop}" if several else str(number) for loop, number in report.loops.items())
+        for report in (before, after)
+    ]
+    return blocks + (diff_views.full(devices, named, top, counts) if devices else _nothing(after))
 
 
 # -- tree ----------------------------------------------------------------------------------------------------------

@@ -45,7 +45,8 @@ function kind(phase, text) {
 function line(row) {
     const { element } = cuptimem;
     return element("td", { class: "place" }, element("code", { title: row.file || null }, row.where),
-        element("span", { class: "faint" }, row.function ? ` ${row.function}` : ""));
+        element("span", { class: "faint" }, row.function ? ` ${row.function}` : ""),
+        ...(row.parts ? [element("div", { class: "faint" }, row.parts)] : []));
 }
 
 function source(row) {
@@ -108,17 +109,17 @@ export function drawComparison(place, changes, shown) {
         `${words(changes.after)} in ${shown.one.run} (${shown.one.label}). What changed most is first.`));
     const most = Math.max(1, ...changes.rows.map((row) => Math.abs(row.after - row.before)));
     const rows = changes.rows.map((row) => element("tr", {}, bytes(row.before), bytes(row.after),
-        difference(row.after - row.before, most), phase(row.phase), line(row), source(row)));
+        difference(row.after - row.before, most), line(row), source(row)));
     if (changes.rest.before || changes.rest.after)
         rows.push(element("tr", { class: "rest" }, bytes(changes.rest.before), bytes(changes.rest.after),
-            difference(changes.rest.after - changes.rest.before, most), element("td", {}),
+            difference(changes.rest.after - changes.rest.before, most),
             element("td", { colspan: "2" }, "(everything else)")));
-    table(place, [["other", "number"], ["this", "number"], ["change", "number"], ["phase"], ["line"], ["code"]], rows, FIRST,
+    table(place, [["other", "number"], ["this", "number"], ["change", "number"], ["line"], ["code"]], rows, FIRST,
         (from) => {
             const left = [...changes.rows.slice(from), changes.rest], sum = (key) => left.reduce((all, row) => all + row[key], 0);
             const before = sum("before"), after = sum("after");
             return [element("tr", { class: "rest" }, bytes(before), bytes(after), difference(after - before, most),
-                element("td", {}), element("td", { colspan: "2" }, `(${exact(left.length - 1)} more lines)`))];
+                element("td", { colspan: "2" }, `(${exact(left.length - 1)} more lines)`))];
         });
 }
 

@@ -1,4 +1,4 @@
-"""Two recordings: totals, lines that came, went, grew and moved."""
+"""Two recordings: totals, lines that were added and removed, grew and moved."""
 
 import random
 from collections.abc import Sequence
@@ -145,7 +145,7 @@ def two(folder: Path) -> tuple[cuptimem.Report, cuptimem.Report]:
 
 def compared(folder: Path) -> tuple[cuptimem.Report, cuptimem.Report, list[diff.DeviceDiff]]:
     before, after = two(folder)
-    return before, after, diff.compare(before, after, ((), ()))
+    return before, after, diff.compare(before, after)
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +154,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_what_came_went_and_grew(tmp_path: Path) -> None:
+def test_what_was_added_and_removed_and_grew(tmp_path: Path) -> None:
     before, after, (device,) = compared(tmp_path)
     shown = text.render(views.diff(before, after, [device], None, 3), 120)
     rows = [line.split() for line in shown.splitlines()]
@@ -166,23 +166,13 @@ def test_what_came_went_and_grew(tmp_path: Path) -> None:
     assert row("cpu", "peak")[2:] == ["789", "B", "1.3", "KiB", "+500", "B", "+63", "%"]
     assert row("cpu", "live", "at", "the", "end")[5:] == ["49", "B", "60", "B", "+11", "B", "+22", "%"]
     assert row("cpu", "allocated", "a", "step")[4:] == ["1.1", "KiB", "1.7", "KiB", "+600", "B", "+54", "%"]
-    assert row("+500", "B", "400", "B")[4:] == [
-        "900",
-        "B",
-        "grew",
-        "forward",
-        "b/train.py:8",
-        "step",
-        "y",
-        "=",
-        "model(x)",
-    ]
-    assert row("+60", "B", "60", "B")[4:] == ["came", "forward", "b/train.py:7", "step", "x", "=", "x.half()"]
-    assert row("-30", "B", "30", "B", "went")[5:7] == ["forward", "a/train.py:8"]
-    assert row("-30", "B", "359", "B", "329", "B")[6:] == ["(3", "more,", "2", "equal)"]
-    assert row("+11", "B", "11", "B", "came")[5:7] == ["other", "b/train.py:11"]
-    assert row("+500", "B", "1000", "B")[4:8] == ["1.5", "KiB", "grew", "forward"]  # a step
-    assert row("0", "7", "B", "7", "B")[5:] == ["(folded:", "no", "line", "kept)"]
+    assert row("+500", "B", "700", "B")[4:] == ["1.2", "KiB", "grew", "b/train.py:8", "step", "y", "=", "model(x)"]
+    assert row("+60", "B", "60", "B")[4:] == ["added", "b/train.py:7", "step", "x", "=", "x.half()"]
+    assert row("-30", "B", "30", "B", "removed")[5:6] == ["a/train.py:8"]
+    assert row("-30", "B", "59", "B", "29", "B")[6:] == ["(2", "more,", "1", "equal)"]
+    assert row("+11", "B", "11", "B", "added")[5:6] == ["b/train.py:11"]
+    assert row("+500", "B", "1000", "B")[4:7] == ["1.5", "KiB", "grew"]  # a step
+    assert row("0", "7", "B", "7", "B")[5:] == ["(compacted:", "no", "line", "kept)"]
     assert "steps: 2 before, 4 after" in shown and len(shown.splitlines()) < 40
 
 
@@ -197,7 +187,7 @@ def test_rows_sum_to_the_totals(tmp_path: Path) -> None:
 
         before = recording(tmp_path / "a", "t.py", OLD, rows(9), rows(9), rows(9), r.choice([0, 1, 4]))
         after = recording(tmp_path / "b", "t.py", NEW, rows(12), rows(12), rows(12), r.choice([0, 1, 4]))
-        devices = diff.compare(before, after, ((), ()))
+        devices = diff.compare(before, after)
         for section in devices[0].sections:
             for side in (0, 1):
                 assert sum(one.bytes[side] for one in section.changes) + section.rest[side] == section.bytes[side]
@@ -221,7 +211,7 @@ def test_rows_sum_to_the_totals(tmp_path: Path) -> None:
 
 def test_nothing_differs(tmp_path: Path) -> None:
     before, _ = two(tmp_path)
-    shown = text.render(views.diff(before, before, diff.compare(before, before, ((), ())), None, 3))
+    shown = text.render(views.diff(before, before, diff.compare(before, before), None, 3))
     assert "No line differs." in shown and "grew" not in shown and "%" not in shown
 
 
@@ -232,26 +222,96 @@ def test_a_device_of_one_alone(tmp_path: Path) -> None:
 
     empty = replace(empty, devices=(), steps=cuptimem.Steps())
     for one, other, side in ((empty, after, 1), (before, empty, 0)):
-        (device,) = diff.compare(one, other, ((), ()))
+        (device,) = diff.compare(one, other)
         assert device.device == "cpu"
         assert all(section.bytes[1 - side] == 0 < section.bytes[side] for section in device.sections)
         assert len({change.bytes[1 - side] for section in device.sections for change in section.changes}) == 1
-    assert diff.compare(empty, empty, ((), ())) == []
+    assert diff.compare(empty, empty) == []
     assert "Nothing was allocated" in text.render(views.diff(empty, empty, [], None, 3))
 
 
-def test_lines_are_left_for_the_librarys_in_both(tmp_path: Path) -> None:
-    """Where either's peak stands at one line, though it moved."""
+def test_a_line_has_the_same_form_on_both_sides(tmp_path: Path) -> None:
+    """By module, though only one of the recordings has the stack that shows the loop."""
     from tests.tools.cli import stacked
 
-    before, after = (stacked.trained(tmp_path, tables={"end": ([], (0, 0)), "stepped": ([], (0, 0))}) for _ in range(2))
-    main = next(c.frame for c in after.peak.contributors if c.frame is not None)
-    for below in (((main,), ()), ((), (main,))):
-        (device,) = diff.compare(before, after, below)
-        assert [frame.line for frame in device.below] == [9]
-        assert [change.shown.where for change in device.sections[0].changes][:1] == ["me/train.py:4"]
-        assert {change.shown.where for change in device.sections[0].changes} == {
-            "models/gpt.py:30",
-            "models/gpt.py:50",
-            "me/train.py:4",
-        }
+    tables = {"end": ([], (0, 0)), "stepped": ([], (0, 0))}
+    state = [(stacked.SITE + "torch/optim/adam.py", "_init_group", 160), stacked.STEP, stacked.TRAIN, stacked.MAIN]
+    only_state = stacked.report(tmp_path, [(30, "optimizer", state)], names=["h.0.attn"], tables=tables)
+    trained = stacked.trained(tmp_path, tables=tables, called=True)
+    for before, after, sign in ((only_state, trained, 1), (trained, only_state, -1)):
+        (device,) = diff.compare(before, after)
+        change = next(one for one in device.sections[0].changes if one.shown.where == "me/train.py:9")
+        assert change.kind == ("grew" if sign > 0 else "shrank")
+        parts = {name: after_ - before_ for name, before_, after_ in change.parts}
+        assert parts == {"h.*.attn": sign * 40, "h.*.mlp": sign * 20}
+        said = diff_views.parts_in_a_line(device.sections[0], change)
+        assert said == (
+            "of which +40 B h.*.attn, +20 B h.*.mlp" if sign > 0 else "of which -40 B h.*.attn, -20 B h.*.mlp"
+        )
+
+
+def test_a_line_in_another_function_is_moved(tmp_path: Path) -> None:
+    """The same code, once on either side; a script of another name is no other file."""
+    new = OLD.replace("def step(x):", "def forward(x):")
+    rows: Rows = [(400, 5, "forward"), (50, 2, "data"), (30, 6, "forward")]
+    before = recording(tmp_path / "a", "train.py", OLD, rows, [], [], 2)
+    after = recording(tmp_path / "b", "other.py", new, rows, [], [], 2)
+    (device,) = diff.compare(before, after)
+    kinds = {change.shown.where: change.kind for change in device.sections[0].changes}
+    assert kinds == {
+        "b/other.py:5": "moved",
+        "b/other.py:2": "same",
+        "b/other.py:6": "added",
+        "a/train.py:6": "removed",
+    }
+    shown = text.render(views.diff(before, after, [device], None, 9), 120)
+    assert "moved from a/train.py:5 step" in shown
+
+
+def with_loops(report: cuptimem.Report, loops: Sequence[tuple[str, int, int]], peak_step: int) -> cuptimem.Report:
+    """loops: of each step its loop, what it allocated and its peak."""
+    from dataclasses import replace
+
+    first = report.steps[0]
+    steps = [
+        replace(first, index=i, loop=loop, allocated=allocated, peak=peak)
+        for i, (loop, allocated, peak) in enumerate(loops)
+    ]
+    (device,) = report.devices
+    moved = replace(device, peak=replace(device.peak, step=peak_step))
+    return replace(report, devices=(moved,), steps=cuptimem.Steps(steps))
+
+
+def test_loops_are_compared_with_the_same_loops(tmp_path: Path) -> None:
+    before, after = two(tmp_path)
+    training = [("training", 9, 40), ("training", 5, 50), ("training", 5, 30)]
+    one = with_loops(before, [*training, ("evaluation", 2, 20)], 1)
+    other = with_loops(after, [*training, ("evaluation", 2, 90), ("evaluation", 3, 20)], 3)
+    assert diff.steps_to_compare(one, one) == [("training", "stepped", 2, 2), ("evaluation", "stepped", 3, 3)]
+    assert diff.steps_to_compare(one, other) == [
+        ("training", "stepped", 2, 2),
+        ("evaluation", "stepped", 3, 3),
+        ("training", "peak", 1, 1),
+        ("evaluation", "peak", 3, 3),
+    ]
+    pairs = [
+        diff.OfLoop("training", "stepped", before, after),
+        diff.OfLoop("training", "peak", before, after),
+        diff.OfLoop("evaluation", "stepped", None, after),
+    ]
+    (device,) = diff.compare(one, other, pairs)
+    assert [(section.what, section.loop) for section in device.shown] == [
+        ("peak", ""),
+        ("peak", "training"),
+        ("end", ""),
+        ("stepped", "training"),
+        ("stepped", "evaluation"),
+    ]
+    assert device.shown[3].bytes == (before.contents("stepped").bytes, after.contents("stepped").bytes)
+    assert device.shown[3].steps == (1, 1) and device.shown[4].bytes[0] == 0
+    shown = text.render(views.diff(one, other, [device], None, 3), 160)
+    assert (
+        "! the peaks on cpu lie at different moments: before in a step of training, after in a step of evaluation; the "
+        "highest peaks of training are compared, too" in shown
+    )
+    assert "cpu allocated in a step of training" in shown and "cpu highest peak of training" in shown

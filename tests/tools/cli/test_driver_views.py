@@ -472,7 +472,7 @@ def test_kernels(make: Make) -> None:
     assert "\n".join(kernels(make())) == KERNELS
     assert any("1 more kernel not shown (-n)" in line for line in kernels(make(), top=1))
     said = prose(kernels(make(kernels=driver_sample.kernels(unrecorded=148, unlaunched=3))))
-    assert "148 launches before CUPTI's records began, or with folded ones: what became" in said
+    assert "148 launches before CUPTI's records began, or with compacted ones: what became" in said
     assert "! 3 of those that ran belong to no launch that was seen" in said
     assert "! 4 blocks not judged: too many waited" in prose(kernels(make(kernels=driver_sample.kernels(unjudged=4))))
 

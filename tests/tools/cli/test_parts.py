@@ -1,4 +1,4 @@
-"""Where one line of the user's holds most of the peak, the library's lines below it are shown."""
+"""A line is one of the user's with all its bytes; what a library did below it stands under it."""
 
 import json as json_module
 import os
@@ -11,13 +11,12 @@ import pytest
 from cuptimem import Frame
 from cuptimem.cli import answer
 from cuptimem.output import json
-from cuptimem.output.text import blocks, descent, peak_views, table_views, text, views
+from cuptimem.output.text import blocks, part_views, peak_views, table_views, text, views
 from cuptimem.report import grouping
-from cuptimem.report.model import Contents
+from cuptimem.report.model import Contents, Line
+from cuptimem.report.parts import drives_loop, parts_of
 from tests.tools.cli import stacked
-from tests.tools.cli.stacked import ATTENTION, CALL, DATA, LINEAR, MAIN, MLP, RELU, STEP, TRAIN, Call
-
-NOTE = "90 % stands at me/train.py:9 main: shown by the library's line below it"
+from tests.tools.cli.stacked import ATTENTION, CALL, DATA, LINEAR, MAIN, MLP, RELU, SITE, STEP, TRAIN, Call
 
 
 def rows_of(shown: Sequence[blocks.Block]) -> tuple[tuple[str, ...], ...]:
@@ -31,38 +30,41 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getcwd", lambda: "/home")
 
 
-def test_the_views_go_down_and_say_so(tmp_path: Path) -> None:
-    report = stacked.trained(tmp_path)
+def parts(line: Line, contents: Contents) -> list[tuple[str, int]]:
+    return [(part.name, part.bytes) for part in parts_of(line, drives_loop(line, contents))]
+
+
+def test_a_line_has_all_its_bytes_in_every_view(tmp_path: Path) -> None:
+    """It drives a library's loop: what is below it stands under it, by module."""
+    report = stacked.trained(tmp_path, called=True)
     for shown in (
         views.summary(report),
-        views.peak(report, report.peaks, 9),
         views.table(report, report.peak, "line", "bytes", 9),
     ):
         lines = text.render(shown).splitlines()
-        assert sum(NOTE in line for line in lines) == 1
-        assert any("models/gpt.py:30" in line for line in lines)
-        assert not any("train.py:9" in line and NOTE not in line for line in lines)
-    first = answer.lines(report)[1]
-    assert first == "        70 B  70 %  models/gpt.py:30 Attention.forward, below me/train.py:9"
-    rows = rows_of(peak_views.lines_table(report.peak, 9))
-    assert [(row[0], row[3], row[4], row[5]) for row in rows] == [
-        ("50 B", "forward", "models/gpt.py:30", "Attention.forward"),
-        ("20 B", "backward", "models/gpt.py:30", "Attention.forward"),
-        ("20 B", "forward", "models/gpt.py:50", "MLP.forward"),
-        ("10 B", "data", "me/train.py:4", "load"),
+        (at,) = [i for i, line in enumerate(lines) if "me/train.py:9" in line]
+        assert lines[at].split()[:4] == ["90", "B", "90", "%"]
+        assert lines[at + 1].split() == ["of", "which", "70", "B", "78", "%", "h.*.attn", "models/gpt.py:30"]
+        assert lines[at + 2].split() == ["20", "B", "22", "%", "h.*.mlp", "models/gpt.py:50"]
+        assert "me/train.py:4" in lines[at + 3]
+    assert answer.lines(report)[1] == "        90 B  90 %  me/train.py:9 main, of which 70 B h.*.attn, 20 B h.*.mlp"
+    table = peak_views.lines_table(report.peak, 9)
+    assert [(row[0], row[3], row[4], row[5]) for row in rows_of(table)] == [
+        ("90 B", "activation", "me/train.py:9", "main"),
+        ("10 B", "input", "me/train.py:4", "load"),
     ]
-    assert [row[4] for row in rows_of(table_views.full(report.peak, "line", "bytes", 9))] == [
-        "models/gpt.py:30",
-        "models/gpt.py:50",
-        "me/train.py:4",
-    ]
+    assert [line.bytes for line in report.peak.lines] == [90, 10]
+    assert report.peak.lines[0].phases == ("forward", "backward")
+    assert "most at me/train.py:9" in repr(report.peak)
+    shown = text.render(views.peak(report, report.peaks, 9))
+    assert "90 %  me/train.py:9 in main" in shown and "h.*.attn" in shown
 
 
 def test_other_groupings_and_json_stay(tmp_path: Path) -> None:
-    """The machine's rows are by what it asked for."""
-    report = stacked.trained(tmp_path)
+    """The machine's rows are by what it asked for, and have both levels."""
+    report = stacked.trained(tmp_path, called=True)
     shown = text.render(table_views.full(report.peak, "function", "bytes", 9))
-    assert "main (me/train.py)" in shown and "stands at" not in shown
+    assert "main (me/train.py)" in shown and "of which" not in shown
     rows = grouping.group(report.peak.contributors, "line", "bytes")
     assert [(row.key, row.bytes) for row in rows] == [("me/train.py:9", 90), ("me/train.py:4", 10)]
     first = json.peaks(report, report.peaks)["peaks"][0]["contributors"][0]
@@ -74,29 +76,59 @@ def rest(*rows: tuple[int, Sequence[Call]]) -> list[tuple[int, str, Sequence[Cal
     return [(size, "forward", calls) for size, calls in rows]
 
 
+FIT: Call = ("/home/me/train.py", "Mine.training_step", 20)
+LOADER: Call = (SITE + "torch/utils/data/dataloader.py", "DataLoader.__next__", 700)
+
+
 @pytest.mark.parametrize(
-    ("rows", "left"),
+    ("calls", "lines"),
     [
-        # The line itself is the innermost.
-        (rest((90, [DATA]), (10, [LINEAR, ATTENTION, MAIN])), None),
-        (rest((60, [MAIN]), (15, [LINEAR, CALL, MAIN]), (15, [RELU, CALL, MAIN]), (10, [DATA])), None),
-        # Half is not more than half.
-        (rest((50, [LINEAR, ATTENTION, MAIN]), (50, [DATA])), None),
-        (rest((51, [LINEAR, ATTENTION, MAIN]), (49, [DATA])), 9),
-        # One line of PyTorch's says less than the user's: model.cuda().
-        (rest((90, [LINEAR, CALL, MAIN]), (10, [DATA])), None),
-        (rest((89, [LINEAR, CALL, MAIN]), (1, [RELU, CALL, MAIN]), (10, [DATA])), None),
-        # Several say more: model(x) of a Sequential.
-        (rest((50, [LINEAR, CALL, MAIN]), (40, [RELU, CALL, MAIN]), (10, [DATA])), 9),
-        # One line of another package says more.
-        (rest((90, [LINEAR, CALL, ATTENTION, TRAIN, MAIN]), (10, [DATA])), 9),
-        # Libraries alone: there is no line of the user's.
-        (rest((90, [LINEAR, ATTENTION, STEP]), (10, [RELU, MLP])), None),
+        ([LINEAR, CALL, ATTENTION, CALL, STEP, TRAIN, MAIN], [9]),  # trainer.train()
+        ([LINEAR, CALL, FIT, STEP, TRAIN, MAIN], [9]),  # trainer.fit(module) runs code of the user's
+        ([LINEAR, CALL, MAIN], []),  # model(x)
+        ([LINEAR, CALL, ATTENTION, CALL, MAIN], []),  # model(x) of a package's model
+        ([FIT, STEP, CALL, MAIN], []),  # a module's own calls back
+        ([STEP, TRAIN, MAIN], []),  # no module is called: no loop is seen
+        ([LINEAR, CALL, LOADER, TRAIN, MAIN], []),  # a data set, below tqdm
+        ([LINEAR, CALL, STEP, TRAIN], []),  # libraries alone
     ],
 )
-def test_when(tmp_path: Path, rows: list[tuple[int, str, Sequence[Call]]], left: int | None) -> None:
-    found = descent.line_to_leave(stacked.report(tmp_path, rows).peak)
-    assert (found.line if found is not None else None) == left
+def test_which_lines_drive_a_loop(tmp_path: Path, calls: Sequence[Call], lines: Sequence[int]) -> None:
+    report = stacked.report(tmp_path, rest((1, calls)), called=True)
+    assert [frame.line for frame in report.peak.loops] == lines
+
+
+def test_the_form_depends_on_stacks_and_not_on_shares(tmp_path: Path) -> None:
+    """A line that drives a loop in one stack is broken down by module in all, in every moment, however small it is."""
+    state = [(SITE + "torch/optim/adam.py", "_init_group", 160), STEP, TRAIN, MAIN]
+    loop = [LINEAR, CALL, ATTENTION, CALL, STEP, TRAIN, MAIN]
+    report = stacked.report(
+        tmp_path, rest((1, loop), (9, state), (990, [DATA])), names=["h.0.attn", "h.1.attn"], called=True
+    )
+    _, line = report.peak.lines
+    assert parts(line, report.peak) == [("h.*.attn", 10)]
+    assert part_views.under(line, report.peak) == ()  # 1 % is not worth a second line
+
+
+def test_parts_are_named_by_what_is_called(tmp_path: Path) -> None:
+    """By the call where it is PyTorch's, by the function where it is a package's; its own blocks are in none."""
+    report = stacked.report(
+        tmp_path,
+        rest(
+            (50, [LINEAR, CALL, MAIN]),
+            (20, [RELU, CALL, MAIN]),
+            (20, [LINEAR, CALL, ATTENTION, CALL, MAIN]),
+            (5, [MAIN]),
+        ),
+        texts={LINEAR: "return F.linear(input, self.weight)", RELU: "result = torch.relu(input)"},
+    )
+    (line,) = report.peak.lines
+    assert line.bytes == 95
+    assert parts(line, report.peak) == [("linear", 50), ("Attention.forward", 20), ("relu", 20)]
+    assert part_views.in_a_line(line, report.peak) == "of which 50 B linear, 20 B Attention.forward, 20 B relu"
+    assert part_views.in_a_line(line, report.peak, 1) == "of which 50 B linear +2"
+    (alone,) = stacked.report(tmp_path, rest((90, [LINEAR, CALL, MAIN]), (5, [MAIN]))).peak.lines
+    assert part_views.in_a_line(alone, report.peak) == ""  # says what the line says
 
 
 def test_what_it_goes_down_to(tmp_path: Path) -> None:
@@ -144,11 +176,11 @@ def test_an_entry_without_a_line_of_its_own(tmp_path: Path) -> None:
     report = stacked.report(tmp_path, [(90, "before start", []), (10, "forward", [LINEAR, MAIN])])
     contents: Contents = report.peak
     assert [line.where for line in contents.lines] == ["(before start)", "me/train.py:9"]
-    assert descent.line_to_leave(contents) is None
+    assert parts(contents.lines[0], contents) == []
 
 
 def test_a_name_that_is_nowhere_is_said(tmp_path: Path) -> None:
-    report = stacked.trained(tmp_path)
+    report = stacked.trained(tmp_path, called=True)
     assert "count as" not in text.render(views.heading(report))
     for code, said in (
         (("trainers",), "  lines of trainers count as the user's"),

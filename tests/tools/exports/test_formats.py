@@ -316,7 +316,7 @@ FILES = ("chrome", "memory-viz", "speedscope", "collapsed", "json")
 
 @pytest.mark.parametrize("kind", FILES)
 def test_what_is_missing_is_said(traces: Callable[[str], str], tmp_path: Path, kind: str) -> None:
-    for name, word in (("lost", "lost"), ("folded", "folded"), ("crashed", "missing")):
+    for name, word in (("lost", "lost"), ("folded", "compacted"), ("crashed", "missing")):
         written = exports.export(traces(name), kind, str(tmp_path / f"{name}.{kind}"))
         assert any(word in note for note in written.notes), (name, written.notes)
 

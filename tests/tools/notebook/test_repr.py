@@ -13,7 +13,6 @@ import pytest
 import cuptimem
 from cuptimem.notebook import display, picture, svg
 from cuptimem.output.text import text, views
-from cuptimem.output.text.descent import shown_lines
 from cuptimem.output.text.words import size
 from cuptimem.printable import printable
 from cuptimem.report.chart import Span
@@ -160,7 +159,7 @@ def test_the_layers_sum_to_the_live_bytes(named: tuple[str, Report, str]) -> Non
 def test_the_table_of_a_peak_sums_to_it(named: tuple[str, Report, str]) -> None:
     for peak in named[1].peaks if named[0] != "many_lines" else ():
         rows = re.findall(r"<tr><td[^>]*><b>([^<]*)</b></td>", peak._repr_html_() or "")
-        lines = shown_lines(peak)[0]
+        lines = peak.lines
         shown = [size(line.bytes) for line in lines[:10]]
         assert rows[: len(shown)] == shown
         if len(lines) > 10:

@@ -104,7 +104,7 @@ ALL: dict[str, Callable[[Path], Report]] = {
 SAID = {
     "with_losses": "77 events found no room and are lost",
     "crashed": "the end of the recording is missing",
-    "folded": "1,234,567 events of steps 2 to 20 are folded",
+    "folded": "1,234,567 events of steps 2 to 20 are compacted",
     "without_steps": "none were seen",
     "no_event": "Nothing was allocated",
     "without_its_file": "The picture is not divided by line",

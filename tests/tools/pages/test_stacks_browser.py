@@ -318,8 +318,7 @@ def test_table_groups_as_the_verb(show: Show, tmp_path: Path, by: str) -> None:
         found = page.evaluate(
             "[...document.querySelectorAll('#table tbody tr')].map((r) => [4, 2].map((i) => r.cells[i].textContent))"
         )
-        left = tables.line_to_leave(report.peak) if by == "line" else None
-        rows = grouping.group(report.peak.contributors, by, "bytes", left)
+        rows = grouping.group(report.peak.contributors, by, "bytes")
         expected = [[printable(row.key), f"{row.count:,}"] for row in rows]
         if report.peak.rest_bytes:
             expected.append(["(everything else)", f"{report.peak.rest_count:,}"])
@@ -351,7 +350,7 @@ def test_diff_page(show: Show, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     before, after = stack_reports.some(tmp_path / "a", 1), stack_reports.some(tmp_path / "b", 2)
-    (device,) = compare(before, after, ((), ()))
+    (device,) = compare(before, after)
     page = show(diff.html(before, after, [device]))
     assert page.locator(".card").count() == 3 and page.locator("#curves canvas").count() == 1
     for section in device.sections:
@@ -377,7 +376,7 @@ def test_diff_page(show: Show, tmp_path: Path) -> None:
 
 def test_colours_of_change(show: Show, tmp_path: Path) -> None:
     report = stacked_with_tables(tmp_path)
-    page = show(diff.html(report, report, compare(report, report, ((), ()))))
+    page = show(diff.html(report, report, compare(report, report)))
     shown = page.evaluate("[[0, 5], [5, 0], [5, 5], [4, 5]].map(([a, b]) => changeColour(a, b))")
     assert (
         "--grew) 100%" in shown[0] and "--shrank) 100%" in shown[1] and " 0%" in shown[2] and "--grew) 45%" in shown[3]
@@ -397,7 +396,7 @@ def test_tables_need_no_script(browser_process: Any, tmp_path: Path) -> None:
         flamegraph.html(report),
         tables.table(report, report.peaks, "line", "bytes"),
         tables.tree(report, report.peaks, False),
-        diff.html(report, report, compare(report, report, ((), ()))),
+        diff.html(report, report, compare(report, report)),
     )
     with browser_process.new_context(java_script_enabled=False) as context:
         page = context.new_page()

@@ -1,4 +1,4 @@
-"""A run beside a baseline: rules, what is counted, which lines came, went and grew."""
+"""A run beside a baseline: rules, what is counted, which lines were added, removed and grew."""
 
 from pathlib import Path
 from typing import Any
@@ -226,7 +226,7 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, st
     return [(c.what, c.place, c.before, c.after, c.change) for c in comparison.changed_lines(*rows)]
 
 
-def test_lines_that_came_went_and_grew() -> None:
+def test_lines_that_were_added_removed_and_grew() -> None:
     before = figures(
         100,
         [
@@ -247,10 +247,9 @@ def test_lines_that_came_went_and_grew() -> None:
         ],
     )
     assert changed(before, after) == [
-        ("came", "model.py:9 Net.forward", 0, 60, 60),
-        ("grew", "model.py:8 Net.forward", 50, 90, 40),
-        ("came", "model.py:8 Net.forward", 0, 30, 30),
-        ("went", "model.py:9 Net.forward", 20, 0, -20),
+        ("grew", "model.py:8 Net.forward", 50, 120, 70),  # older records have a row for each phase
+        ("added", "model.py:9 Net.forward", 0, 60, 60),
+        ("removed", "model.py:9 Net.forward", 20, 0, -20),
         ("shrank", "torch/nn/modules/linear.py:130 Linear.forward", 20, 10, -10),
         ("grew", "(no Python line)", 10, 13, 3),
     ]
@@ -264,38 +263,38 @@ def test_a_line_edited_in_its_place_is_one_line() -> None:
     kept = line(5, "model.py:18 Block.forward", source="return x")
     before = figures(50, [*block("x = self.up(x)", 30, 10), kept])
     after = figures(80, [*block("x = self.up(self.up(x))", 50, 10), kept])
-    assert changed(before, after) == [("changed", "model.py:17 Block.forward", 30, 50, 20)]
+    assert changed(before, after) == [("changed", "model.py:17 Block.forward", 40, 60, 20)]
     record_of = [record(ONE, cpu=row) for row in (before, after)]
     (difference,) = comparison.compare(
         record_of[1:], ENVIRONMENT, baselines.Baseline("baseline", {KEY: {ONE: {"cpu": baselines.row_of(before)}}})
     ).differences
     assert comparison.describe(difference, 80)[-2:] == [
-        "    +20 B changed model.py:17 Block.forward (forward): 30 B to 50 B",
+        "    +20 B changed model.py:17 Block.forward: 40 B to 60 B",
         "      x = self.up(self.up(x))",
     ]
 
 
 def test_another_line_at_a_place_is_no_edited_one() -> None:
-    """Another function's or phase's; and where lines of the function moved, a number says nothing."""
+    """Another function's; and where lines of the function moved, a number says nothing."""
     before = figures(30, [line(30, "model.py:17 f", source="a()")])
-    for place, phase in (("model.py:17 g", "forward"), ("model.py:17 f", "backward"), ("other.py:17 f", "forward")):
-        after = figures(50, [line(50, place, phase, "b()")])
-        assert [change[0] for change in changed(before, after)] == ["came", "went"]
+    for place in ("model.py:17 g", "other.py:17 f"):
+        after = figures(50, [line(50, place, source="b()")])
+        assert [change[0] for change in changed(before, after)] == ["added", "removed"]
     moves = [line(5, "model.py:15 f", source="c()")], [line(5, "model.py:16 f", source="c()")]
     pair = (
         figures(35, [*before["contributors"], *moves[0]]),
         figures(55, [line(50, "model.py:17 f", source="b()"), *moves[1]]),
     )
-    assert [change[0] for change in changed(*pair)] == ["came", "went"]
+    assert [change[0] for change in changed(*pair)] == ["added", "removed"]
 
 
 def test_lines_without_text_are_known_by_their_place() -> None:
     before = figures(30, [line(20, "a/model.py:5 f"), line(10, "a/model.py:6 f")])
     after = figures(30, [line(20, "a/model.py:6 f"), line(10, "a/model.py:7 f")])
     assert changed(before, after) == [
-        ("went", "a/model.py:5 f", 20, 0, -20),
+        ("removed", "a/model.py:5 f", 20, 0, -20),
         ("grew", "a/model.py:6 f", 10, 20, 10),
-        ("came", "a/model.py:7 f", 0, 10, 10),
+        ("added", "a/model.py:7 f", 0, 10, 10),
     ]
 
 
@@ -323,7 +322,7 @@ def test_a_line_below_the_ten_that_are_kept_is_not_said_to_be_gone() -> None:
     assert changed(figures(9000, lines), after) == [("grew", "m.py:50 f", None, 500, 400)]
     # All of the peak was known: nothing was left for that line.
     before = figures(1000, lines[:10])
-    assert changed(before, after)[0] == ("came", "m.py:50 f", 0, 500, 500)
+    assert changed(before, after)[0] == ("added", "m.py:50 f", 0, 500, 500)
 
 
 def test_contributors_that_a_report_has_no_bytes_for() -> None:
@@ -357,7 +356,7 @@ def test_what_is_written(tmp_path: Path) -> None:
         "  peak +512.0 KiB (+50.0 %, 1.0 MiB to 1.5 MiB), over peak:5% and peak:0B",
         "  leaked +1 B (0 B to 1 B)",
         "  allocations +1 (+25.0 %, 4 to 5)",
-        "    +512.0 KiB grew model.py:14 Net.forward (forward): 512.0 KiB to 1.0 MiB",
+        "    +512.0 KiB grew model.py:14 Net.forward: 512.0 KiB to 1.0 MiB",
         "compared 1, new 0, not comparable 0",
     ]
 
@@ -382,9 +381,9 @@ def test_a_few_lines_a_test_and_a_few_tests(tmp_path: Path) -> None:
     others = figures(40, lines)
     (one,) = compared(tmp_path, [record(ONE)], [record(ONE, cpu=others)]).differences
     assert comparison.describe(one, 80)[-4:] == [
-        "    +10 B came m.py:0 f (forward): 0 B to 10 B",
-        "    +9 B came m.py:1 f (forward): 0 B to 9 B",
-        "    +8 B came m.py:2 f (forward): 0 B to 8 B",
+        "    +10 B added m.py:0 f: 0 B to 10 B",
+        "    +9 B added m.py:1 f: 0 B to 9 B",
+        "    +8 B added m.py:2 f: 0 B to 8 B",
         "    and 2 more lines",
     ]
 
@@ -394,10 +393,10 @@ def test_a_line_of_which_one_side_is_unknown(tmp_path: Path) -> None:
     after = figures(500, [line(500, "m.py:50 f")])
     there, back = [record(ONE, cpu=before)], [record(ONE, cpu=after)]
     (one,) = compared(tmp_path, there, back).differences
-    wanted = "    at least +400 B grew m.py:50 f (forward): 500 B, not among the largest 10 before"
+    wanted = "    at least +400 B grew m.py:50 f: 500 B, not among the largest 10 before"
     assert wanted in comparison.describe(one, 100)
     (one,) = compared(tmp_path, back, there).differences
-    wanted = "    at least -400 B shrank m.py:50 f (forward): was 500 B, no longer among the largest 10"
+    wanted = "    at least -400 B shrank m.py:50 f: was 500 B, no longer among the largest 10"
     assert wanted in comparison.describe(one, 100)
 
 

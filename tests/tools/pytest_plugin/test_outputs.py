@@ -94,7 +94,7 @@ def test_the_table() -> None:
         "     peak  device  allocated  allocations  leaked  test",
         "  5.0 GiB  cuda:0   10.0 GiB       12,345          tests/test_x.py::test_two",
         "  1.0 MiB  cpu       2.0 MiB            4     0 B  tests/test_x.py::test_one",
-        "      512.0 KiB of it at model.py:12 Net.forward (forward)",
+        "      512.0 KiB of it at model.py:12 Net.forward",
         "      0 B  cpu           0 B            1     0 B  tests/test_x.py::test_two",
     ]
 

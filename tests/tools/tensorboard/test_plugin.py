@@ -129,7 +129,7 @@ def test_lines_have_categories_and_modules(tmp_path: Path) -> None:
 
     (device,) = data.prepare(labelled.report(tmp_path))["devices"]
     found = {row["category"]: row["module"] for row in device["lines"]}
-    assert found["optimizer state"] == found["activation"] == "net.0" and found["input"] == ""
+    assert found["optimizer state"] == found["gradient +1"] == "net.0" and found["input"] == ""
     assert {row["category"] for row in data.prepare(report(tmp_path))["devices"][0]["lines"]} == {""}
 
 
@@ -190,7 +190,7 @@ def test_comparison_sums_to_both_peaks(tmp_path: Path) -> None:
     assert (device["before"], device["after"]) == (4096, 3 * 4096)
     for side, whole in (("before", 4096), ("after", 3 * 4096)):
         assert sum(row[side] for row in device["rows"]) + device["rest"][side] == whole
-    assert [(row["before"], row["after"]) for row in device["rows"]] == [(3000, 9000), (1000, 3000), (96, 288)]
+    assert [(row["before"], row["after"]) for row in device["rows"]] == [(4000, 12000), (96, 288)]
 
 
 def test_a_moved_line_is_the_same_line(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ SAID = {
     "losses": "77 events found no room and are lost",
     "cut": "the end of the recording is missing",
     "hostile": "onerror=alert(1)",
-    "folded": "are folded",
+    "folded": "are compacted",
     "killed": "the program was killed",
     "unfinished": "still recording",
 }

@@ -2,7 +2,8 @@
 "use strict";
 
 const signed = (bytes) => (bytes === 0 ? "0" : `${bytes > 0 ? "+" : ""}${cuptimem.size(bytes)}`);
-const KINDS = { came: "came", went: "went", grew: "grew", shrank: "shrank", same: "same" };
+const KINDS = { added: "added", removed: "removed", grew: "grew", shrank: "shrank", moved: "moved", same: "same" };
+const PARTS = 3; // of a line, named
 
 cuptimem.data().then((data) => {
     if (document.getElementById("app")) new DiffPage(data);
@@ -64,7 +65,8 @@ class DiffPage {
             this.changes();
             this.flame.search(filter.value);
         });
-        const what = choice("what", "Which bytes", [["peak", "at the peak"], ["end", "at the end"], ["stepped", "allocated a step"]], "peak", (value) => {
+        const names = new Map(devices.flatMap((device) => device.sections.map(({ key, title }) => [key, title.toLowerCase()])));
+        const what = choice("what", "Which bytes", [...names], "peak", (value) => {
             this.what = value;
             this.changes();
             this.draw();
@@ -89,6 +91,9 @@ class DiffPage {
     }
 
     show() {
+        const { apart } = this.here(), note = document.getElementById("apart");
+        note.hidden = !apart;
+        note.textContent = apart;
         this.cards();
         this.curves();
         this.changes();
@@ -106,10 +111,10 @@ class DiffPage {
             ...this.here().sections.map((section) => {
                 const [was, is] = this.perStep(section, section.bytes), more = is - was;
                 const percent = was && more ? ` (${more > 0 ? "+" : ""}${((100 * more) / was).toFixed(0)} %)` : "";
-                return element("div", { class: "card", "data-what": section.what },
+                return element("div", { class: "card", "data-what": section.key },
                     element("span", { class: "faint" }, section.title), element("b", {}, `${size(was)} → ${size(is)}`),
                     element("span", { class: more > 0 ? "up" : more < 0 ? "down" : "faint" }, more ? `${signed(more)}${percent}` : "unchanged"),
-                    ...(section.what === "stepped" ? [element("div", { class: "faint" }, `${plural(section.steps[0], "step")} before, ${section.steps[1]} after`)] : []));
+                    ...(section.key === "stepped" ? [element("div", { class: "faint" }, `${plural(section.steps[0], "step")} before, ${section.steps[1]} after`)] : []));
             }),
         );
     }
@@ -161,48 +166,63 @@ class DiffPage {
     }
 
     section() {
-        return this.here().sections.find((section) => section.what === this.what);
+        return this.here().sections.find((section) => section.key === this.what);
     }
 
     changes() {
         const { element, size } = cuptimem, section = this.section();
         document.getElementById("changes-title").textContent = `What changed on ${this.device}`;
         const cell = (text, kind = "number") => element("td", { class: kind }, text);
-        const row = ([kind, was, is, , , phase, where, name, source]) => {
+        const row = ([kind, was, is, , , , where, name, source, from, parts]) => {
             const [a, b] = this.perStep(section, [was, is]);
-            return element("tr", {}, cell(signed(b - a), `number ${b > a ? "up" : b < a ? "down" : ""}`), cell(kind === "came" ? "" : size(a)), cell(kind === "went" ? "" : size(b)),
-                cell(KINDS[kind] ?? "", KINDS[kind] ? `kind ${kind}` : ""), cell(phase, ""), cell(where, ""), cell(name, ""), element("td", {}, element("code", {}, source)));
+            return element("tr", {}, cell(signed(b - a), `number ${b > a ? "up" : b < a ? "down" : ""}`), cell(kind === "added" ? "" : size(a)), cell(kind === "removed" ? "" : size(b)),
+                cell(KINDS[kind] ?? "", KINDS[kind] ? `kind ${kind}` : ""), this.place(section, where, from, parts, kind), cell(name, ""), element("td", {}, element("code", {}, source)));
         };
-        const fits = (change) => !this.term || change.slice(5).some((text) => text.toLowerCase().includes(this.term));
+        const fits = (change) => !this.term || change.slice(6, 10).some((text) => text.toLowerCase().includes(this.term));
         const rows = section.changes.filter(fits), [others, ...left] = section.others;
         const isEqual = (change) => {
             const [a, b] = this.perStep(section, [change[1], change[2]]);
-            return change[0] !== "came" && change[0] !== "went" && a === b;
+            return !["added", "removed", "moved"].includes(change[0]) && a === b;
         };
         const hidden = this.equal ? [] : rows.filter(isEqual);
         const shown = rows.filter((change) => !hidden.includes(change)).map(row);
         if (hidden.length) {
             const equal = [1, 2].map((i) => hidden.reduce((total, change) => total + change[i], 0));
-            shown.push(row(["", ...equal, 0, 0, "", `(${plural(hidden.length, "equal line")})`, "", ""]));
+            shown.push(row(["", ...equal, 0, 0, "", `(${plural(hidden.length, "equal line")})`, "", "", "", []]));
         }
         const sums = [1, 2].map((i) => rows.reduce((total, change) => total + change[i], 0));
         const extra = (pair, text) => {
             sums[0] += pair[0];
             sums[1] += pair[1];
-            shown.push(row(["", ...pair, 0, 0, "", text, "", ""]));
+            shown.push(row(["", ...pair, 0, 0, "", text, "", "", "", []]));
         };
         if (!this.term && others) extra(left, `(${plural(others, "more line")})`);
-        if (!this.term && (section.rest[0] || section.rest[1])) extra(section.rest, "(folded: no line kept)");
+        if (!this.term && (section.rest[0] || section.rest[1])) extra(section.rest, "(compacted: no line kept)");
         const [a, b] = this.perStep(section, sums);
-        const foot = element("tr", { "data-before": sums[0], "data-after": sums[1] }, cell(signed(b - a)), cell(size(a)), cell(size(b)), element("td", { colspan: 5 }, this.term ? `${plural(rows.length, "line")} of ${section.changes.length}` : "in all"));
-        const head = ["change", "before", "after", "", "phase", "line", "function", "code"];
+        const foot = element("tr", { "data-before": sums[0], "data-after": sums[1] }, cell(signed(b - a)), cell(size(a)), cell(size(b)), element("td", { colspan: 4 }, this.term ? `${plural(rows.length, "line")} of ${section.changes.length}` : "in all"));
+        const head = ["change", "before", "after", "", "line", "function", "code"];
         document.getElementById("changes").replaceChildren(element("table", { class: "sortable" },
             element("thead", {}, element("tr", {}, ...head.map((name, i) => element("th", { class: i < 3 ? "number" : "" }, name)))),
             element("tfoot", {}, foot), element("tbody", {}, ...shown)));
     }
 
+    /** A line, where it was before, and which parts of it changed most. */
+    place(section, where, from, parts, kind) {
+        const { element } = cuptimem, found = element("td", {}, where);
+        const below = (text) => found.append(element("div", { class: "faint" }, text));
+        if (from) below(`moved from ${from}`);
+        const changes = parts.map(([name, ...pair]) => {
+            const [a, b] = this.perStep(section, pair);
+            return [name, b - a];
+        }).filter(([, more]) => more);
+        if (!changes.length || (changes.length === 1 && kind !== "grew" && kind !== "shrank")) return found;
+        const left = changes.length - PARTS;
+        below(`of which ${changes.slice(0, PARTS).map(([name, more]) => `${signed(more)} ${name}`).join(", ")}${left > 0 ? ` +${left}` : ""}`);
+        return found;
+    }
+
     draw() {
-        const flame = this.what === "stepped" ? "peak" : this.what;
+        const flame = this.what === "end" ? "end" : "peak";
         const measures = [0, 1].map((run) => this.stacks.find(flame, this.device, run));
         this.root = this.stacks.tree(measures, { by: "stack", inverted: this.inverted, own: false });
         const [was, is] = this.root.bytes;

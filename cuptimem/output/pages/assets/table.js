@@ -88,7 +88,7 @@ class TablePage {
         if (this.by === "library") return [stacks.text(data.frames.library, stacks.nearLine(frames)), ""];
         const user = stacks.userLine(frames);
         let line = user;
-        if (this.by === "library-line" || (this.by === "line" && data.left.includes(user))) line = this.libraryLine(frames, user);
+        if (this.by === "library-line") line = this.libraryLine(frames, user);
         const one = stacks.frame(line), file = stacks.text(data.frames.file, line);
         if (this.by === "function") return [`${one.function} (${file})`, ""];
         if (this.by === "file") return [file, ""];

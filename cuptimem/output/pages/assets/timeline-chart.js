@@ -270,7 +270,7 @@ const timelineChart = (() => {
             context.fillStyle = this.app.inks.warning;
             context.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
             context.textAlign = "left";
-            context.fillText("folded: sums, survivors and peaks only", Math.max(left, box.left) + 8 * devicePixelRatio, box.top + 18 * devicePixelRatio);
+            context.fillText("compacted: sums, survivors and peaks only", Math.max(left, box.left) + 8 * devicePixelRatio, box.top + 18 * devicePixelRatio);
         }
 
         _paintSelection(u) {

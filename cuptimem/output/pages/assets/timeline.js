@@ -16,7 +16,7 @@ const timelineApp = (() => {
         constructor(root, raw, options) {
             this.root = root;
             this.model = new timelineModel.Model(raw);
-            this.grouping = "line";
+            this.grouping = raw.stackedBy ?? "line";
             this.matches = null;
             this.highlight = null;
             this.selection = null;
@@ -62,6 +62,7 @@ const timelineApp = (() => {
             }
             this.tabs.addEventListener("keydown", (event) => this._tabKey(event));
             this.by = element("select", { "aria-label": "Stack by" }, ...Object.entries(GROUPINGS).map(([value, text]) => element("option", { value }, text)));
+            this.by.value = this.grouping;
             this.by.addEventListener("change", () => this.setGrouping(this.by.value));
             this.search = element("input", { type: "search", placeholder: "search code, files, modules", "aria-label": "Search", spellcheck: "false" });
             this.search.addEventListener("input", () => this.setSearch(this.search.value));
