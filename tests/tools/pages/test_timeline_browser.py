@@ -16,6 +16,8 @@ from tests.tools.pages import timeline_traces as traces
 
 Open = Callable[[Report], Any]
 
+BY = "select[aria-label='Stack by']"
+
 
 @pytest.fixture
 def opened(browser_page: Any, tmp_path: Path) -> Open:
@@ -30,6 +32,14 @@ def opened(browser_page: Any, tmp_path: Path) -> Open:
         return browser_page
 
     return go
+
+
+def by_line(page: Any) -> Any:
+    """The page, stacked by line; it opens by category."""
+    assert page.input_value(BY) == "category"
+    page.select_option(BY, "line")
+    wait_until_drawn(page)
+    return page
 
 
 @pytest.fixture
@@ -78,13 +88,14 @@ def of_the_peak(report: Report, key: Callable[[Any], str]) -> dict[str, int]:
 def test_it_opens_at_the_peak(opened: Open, synthetic: Report) -> None:
     page = opened(synthetic)
     assert title(page) == "At the peak"
-    assert rows(page) == of_the_peak(synthetic, lambda one: one.where)
+    assert rows(page) == of_the_peak(synthetic, lambda one: one.category)
+    assert rows(by_line(page)) == of_the_peak(synthetic, lambda one: one.where)
     assert int(page.locator(".side-said").get_attribute("data-bytes")) == synthetic.peak.bytes
     assert f"step {synthetic.peak.step}" in page.locator(".mark.peak").inner_text()
 
 
 def test_a_click_on_the_peak_shows_its_contributors(opened: Open, synthetic: Report) -> None:
-    page = opened(synthetic)
+    page = by_line(opened(synthetic))
     page.mouse.click(300, 400)
     wait_until_drawn(page)
     assert title(page) != "At the peak"
@@ -98,14 +109,14 @@ def test_a_click_on_the_peak_shows_its_contributors(opened: Open, synthetic: Rep
 def test_other_groupings_are_other_series_with_the_same_sum(opened: Open, synthetic: Report) -> None:
     page = opened(synthetic)
     by_line = rows(page)
-    page.select_option("select[aria-label='Stack by']", "module")
+    page.select_option(BY, "module")
     wait_until_drawn(page)
     by_module = rows(page)
     assert by_module != by_line
     assert by_module == of_the_peak(
         synthetic, lambda one: " › ".join(one.modules[-2:]) if one.modules else "(outside modules)"
     )
-    page.select_option("select[aria-label='Stack by']", "phase")
+    page.select_option(BY, "phase")
     wait_until_drawn(page)
     assert rows(page) == of_the_peak(synthetic, lambda one: one.phase)
 
@@ -155,7 +166,7 @@ def test_a_range_sums_what_was_born_and_died(opened: Open, synthetic: Report) ->
 
 
 def test_search_filters(opened: Open, synthetic: Report) -> None:
-    page = opened(synthetic)
+    page = by_line(opened(synthetic))
     before = rows(page)
     page.keyboard.press("/")
     page.keyboard.type("model.py:29")
@@ -205,7 +216,7 @@ def test_tab_reaches_what_can_be_used(opened: Open, synthetic: Report) -> None:
 
 
 def test_a_name_without_room_keeps_its_line_number(opened: Open, leaking: Report) -> None:
-    page = opened(leaking)
+    page = by_line(opened(leaking))
     style = ".row-cut::before { content: 'a/long/folder/of/folders/with/a/long/name/and/more/of/it/'; }"
     page.add_style_tag(content=style)
     lines = page.locator(".row-label", has_text=re.compile(r":\d+$")).all()
@@ -310,12 +321,12 @@ def test_two_on_one_page_do_not_meet(browser_page: Any, tmp_path: Path, syntheti
             cuptimemTimeline(second, await cuptimem.data());
         }"""
     )
-    browser_page.locator("#second select[aria-label='Stack by']").select_option("phase")
+    browser_page.locator(f"#second {BY}").select_option("phase")
     wait_until_drawn(browser_page)
     names = {
         row: browser_page.locator(f"{row} .contributors th").first.inner_text() for row in ("#timeline", "#second")
     }
-    assert names == {"#timeline": "line", "#second": "phase"}
+    assert names == {"#timeline": "category", "#second": "phase"}
 
 
 def test_a_folded_stretch_is_said(opened: Open, tmp_path: Path) -> None:
