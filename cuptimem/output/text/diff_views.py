@@ -142,7 +142,7 @@ def parts_in_a_line(section: Section, change: Change) -> str:
     whole = abs(_rounded(section, change.bytes)[2])
     parts = [(text, _rounded(section, pair)[2]) for text, *pair_ in change.parts for pair in [(pair_[0], pair_[1])]]
     large = [(text, part) for text, part in parts if abs(part) * 100 > whole]
-    if not large or (len(large) == 1 and change.kind not in ("grew", "shrank")):
-        return ""
+    if not large or (len(large) == 1 and "." not in large[0][0] and abs(large[0][1]) >= 0.9 * whole):
+        return ""  # one call of PyTorch's says what the line says
     named = ", ".join(f"{signed(part)} {text}" for text, part in large[:_PARTS])
     return f"of which {named}{more(len(large) - _PARTS)}"
