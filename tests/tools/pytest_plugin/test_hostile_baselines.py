@@ -68,10 +68,10 @@ def test_on_a_terminal_and_in_a_pipe(memory_suite: MemorySuite) -> None:
         run = suite.run("--cuptimem-compare", "-pno:cacheprovider", *options)
         assert run.code == 1 and harmless(run.out) and harmless(run.err), run.out
         if "no:terminal" not in options:
-            assert f"-500 B went gone{SHOWN}.py:1 f{SHOWN} (phase{SHOWN}): 500 B to 0 B" in run.out
-            assert f"-5 B went gone{SHOWN}.py:1 f" in run.out  # in the failure, which is less wide
+            assert f"-500 B removed gone{SHOWN}.py:1 f{SHOWN}: 500 B to 0 B" in run.out
+            assert f"-5 B removed gone{SHOWN}.py:1 f" in run.out  # in the failure, which is less wide
     xml = (suite.path / "junit.xml").read_text()
-    assert harmless(xml) and f"-5 B went gone{SHOWN}.py:1 f" in xml
+    assert harmless(xml) and f"-5 B removed gone{SHOWN}.py:1 f" in xml
 
     leader, follower = pty.openpty()
     command = (sys.executable, "-m", "pytest", "-pno:cacheprovider", "--cuptimem-compare", "-v", "-rA", "--color=yes")
