@@ -85,7 +85,7 @@ def test_on_a_terminal_and_in_a_pipe(memory_suite: MemorySuite) -> None:
         assert process.wait() == 1
     os.close(leader)
     text = out.decode("utf-8", "surrogateescape")
-    assert f"(phase{SHOWN})" in text.replace("\r\n", "") and "\x1b[" in text and harmless(text)
+    assert f"gone{SHOWN}.py:1" in text.replace("\r\n", "") and "\x1b[" in text and harmless(text)
 
 
 def test_baselines_of_other_devices(memory_suite: MemorySuite) -> None:
