@@ -4,6 +4,7 @@
 #include "../base/clock.h"
 #include "../capture/ring_producer.h"
 #include "../sources/device_totals.h"
+#include "../sources/sources.h"
 #include "py_capture_emit.h"
 #include "py_walks.h"
 
@@ -44,6 +45,7 @@ void cm_py_tick_outermost(PyObject *module)
     if (slot != NULL) {
         *slot = (cm_event){.time = cm_clock_now(),
                            .kind = CM_EV_TICK,
+                           .flags = cm_autograd_records() ? 0 : CM_EVF_NO_GRAD,
                            .size = CM_TICK_MODULE,
                            .address = (uintptr_t)module,
                            .stack = stack,

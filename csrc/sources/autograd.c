@@ -29,6 +29,7 @@ typedef gradients (*backward_fn)(void *engine, const void *roots, const void *in
 #define FORWARD(symbol, variant, type) CM_SLOT_ORIGINAL(cm_autograd_symbols[symbol], variant, type)
 
 cm_autograd_thread_id_fn _Atomic cm_autograd_thread_id;
+cm_autograd_records_fn _Atomic cm_autograd_grad_mode;
 
 static const uint64_t OWN_NUMBERS = UINT64_C(1) << 40; /* more nodes than any thread makes */
 
@@ -253,6 +254,14 @@ node_run_hook(int variant, void *engine, void *task, void *node, void *inputs, c
 bool cm_autograd_in_node(void)
 {
     return cm_emit_tls.running != 0;
+}
+
+bool cm_autograd_records(void)
+{
+    cm_autograd_records_fn mode =
+        atomic_load_explicit(&cm_autograd_grad_mode, memory_order_relaxed);
+
+    return mode == NULL || mode();
 }
 
 static void (*_Atomic pass_listener)(void);

@@ -46,6 +46,8 @@ static int patched_some(int patched)
     if (patched > 0 && atomic_load(&cm_autograd_thread_id) == NULL) {
         void *found = cm_slots_find("_ZN2at14RecordFunction15currentThreadIdEv");
         atomic_store(&cm_autograd_thread_id, (cm_autograd_thread_id_fn)found);
+        found = cm_slots_find("_ZN3c108GradMode10is_enabledEv");
+        atomic_store(&cm_autograd_grad_mode, (cm_autograd_records_fn)found);
     }
     if (patched > 0 && cm_autograd_has_deleter())
         cm_dispose_install();

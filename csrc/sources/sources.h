@@ -52,6 +52,9 @@ void cm_autograd_own_counts(uint32_t *made, uint32_t *ended);
 void cm_autograd_set_pass_listener(void (*listener)(void));
 /* Whether this thread is running a recorded node. */
 bool cm_autograd_in_node(void);
+
+/* Whether autograd records on this thread: not under no_grad. true where that is unknown. */
+bool cm_autograd_records(void);
 /* NULL, or the mangled type of a control block that could not be redirected (dispose.h). */
 const char *cm_autograd_unseen_type(void);
 

@@ -31,6 +31,8 @@ extern const size_t cm_cupti_symbol_count;
  * Safe wherever autograd creates or runs a node. */
 typedef uint64_t (*cm_autograd_thread_id_fn)(void);
 extern cm_autograd_thread_id_fn _Atomic cm_autograd_thread_id;
+typedef bool (*cm_autograd_records_fn)(void);
+extern cm_autograd_records_fn _Atomic cm_autograd_grad_mode;
 
 /* Whether this torch destroys nodes through deleteNode: before 2.13. */
 bool cm_autograd_has_deleter(void);
