@@ -433,7 +433,7 @@ static bool scan_window(const opening *o)
     cm_record record;
     bool more = true, fine = true;
     cm_scan *scan =
-        cm_scan_begin(&g->base.scanned, g->base.opened_ns, g->base.replay->attribution, o->options);
+        cm_scan_begin(g->reader, &g->base.scanned, g->base.opened_ns, g->base.replay, o->options);
     forget_fates(g);
     g->fates = cm_fates_begin(g->base.replay);
     if (scan == NULL || g->fates == NULL) {

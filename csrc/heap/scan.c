@@ -5,6 +5,7 @@
 
 #include "../base/grow.h"
 #include "../base/idmap.h"
+#include "stack_class.h"
 
 static bool fail(char *error, size_t error_size, const char *message)
 {
@@ -221,30 +222,35 @@ void cm_scan_pass(cm_scanned *s, const cm_record *record)
 
 struct cm_scan {
     cm_scanned passed;
+    const cm_reader *reader;
     const cm_window_options *options;
     cm_attribution *attribution;
+    cm_stack_classes *classes;
+    cm_idmap sanity; /* class of a tick's stack -> whether it is in a sanity check */
     cm_clock *clock;
     uint64_t window;   /* options->window; of a whole trace its first window, else 0 */
     uint64_t last_oom; /* records up to it, with it; 0: none yet */
     cm_plan plan;
 };
 
-cm_scan *cm_scan_begin(const cm_scanned *scanned, uint64_t begin_ns, cm_attribution *attribution,
-                       const cm_window_options *options)
+cm_scan *cm_scan_begin(const cm_reader *reader, const cm_scanned *scanned, uint64_t begin_ns,
+                       const cm_replay *replay, const cm_window_options *options)
 {
     cm_scan *s = calloc(1, sizeof *s);
-    cm_clock *clock = cm_clock_new();
-    if (s == NULL || clock == NULL ||
-        (scanned->found_alive && !cm_clock_object(clock, 0, (cm_moment){0}, true))) {
-        cm_clock_free(clock);
-        free(s);
+    if (s == NULL)
+        return NULL;
+    s->clock = cm_clock_new();
+    s->classes = cm_stack_classes_new(reader, replay->library);
+    if (s->clock == NULL || s->classes == NULL ||
+        (scanned->found_alive && !cm_clock_object(s->clock, 0, (cm_moment){0}, true))) {
+        cm_scan_free(s);
         return NULL;
     }
+    s->reader = reader;
     s->passed = *scanned;
     s->options = options;
     s->window = options->window;
-    s->attribution = attribution;
-    s->clock = clock;
+    s->attribution = replay->attribution;
     s->plan.begin = scanned->position;
     s->plan.begin_ns = begin_ns;
     return s;
@@ -255,6 +261,8 @@ void cm_scan_free(cm_scan *s)
     if (s == NULL)
         return;
     cm_clock_free(s->clock);
+    cm_stack_classes_free(s->classes);
+    cm_idmap_clear(&s->sanity);
     cm_plan_free(&s->plan);
     free(s);
 }
@@ -275,10 +283,51 @@ cm_scanned cm_scan_passed(const cm_scan *s)
     return s->passed;
 }
 
+/* Whether a trainer tries its evaluation there: Lightning does, with two batches. */
+static bool is_sanity_check(const cm_scan *s, uint32_t stack)
+{
+    static const char *const runs = "_run_sanity_check";
+    cm_frame frame;
+    for (uint32_t parent; cm_reader_stack_frame(s->reader, stack, &frame); stack = parent) {
+        size_t length = frame.function != NULL ? strlen(frame.function) : 0;
+        if (length >= strlen(runs) && strcmp(frame.function + length - strlen(runs), runs) == 0)
+            return true;
+        parent = cm_reader_stack_parent(s->reader, stack);
+        if (parent >= stack)
+            break;
+    }
+    return false;
+}
+
+static bool see_sanity(cm_scan *s, const cm_event *e, cm_tick *tick)
+{
+    uint32_t known;
+    if (!cm_idmap_get(&s->sanity, tick->stack, &known)) {
+        known = is_sanity_check(s, e->stack);
+        if (!cm_idmap_put(&s->sanity, tick->stack, known))
+            return false;
+    }
+    tick->sanity = known;
+    return true;
+}
+
+static bool see_block(cm_scan *s, const cm_record *record, cm_moment at)
+{
+    uint32_t stack;
+    if (record->event.stack >= CM_STACK_FIRST + cm_reader_stack_count(s->reader))
+        return true; /* never defined */
+    return cm_stack_class_of(s->classes, record->event.stack, &stack) &&
+           cm_clock_block(s->clock, stack, record->thread, at);
+}
+
 static bool see_tick(cm_scan *s, const cm_record *record, cm_moment at)
 {
     const cm_event *e = &record->event;
-    cm_tick tick = {.at = at, .object = e->address, .backward = s->passed.node_runs};
+    cm_tick tick = {.at = at,
+                    .object = e->address,
+                    .backward = s->passed.node_runs,
+                    .thread = record->thread,
+                    .no_grad = e->flags & CM_EVF_NO_GRAD};
     if (e->size < 0 || e->size > UINT32_MAX)
         return true;
     tick.kind = (uint32_t)e->size;
@@ -286,7 +335,8 @@ static bool see_tick(cm_scan *s, const cm_record *record, cm_moment at)
     if (tick.kind == CM_TICK_MODULE && phase == CM_PHASE_DATA)
         return true; /* a data set's own modules: transforms */
     tick.inside = phase == CM_PHASE_OPTIMIZER;
-    return cm_attribution_line(s->attribution, e->stack, &tick.line) &&
+    return cm_stack_class_of(s->classes, e->stack, &tick.stack) && see_sanity(s, e, &tick) &&
+           cm_attribution_line(s->attribution, e->stack, &tick.line) &&
            cm_clock_tick(s->clock, &tick);
 }
 
@@ -303,6 +353,8 @@ static void see_mark(cm_scan *s, const cm_event *e, cm_moment at)
         s->window = e->address;
     } else if (e->size == CM_MARK_OOM_LEFT && e->address == s->window) {
         s->plan.oom_left = s->last_oom;
+    } else if (e->size == CM_MARK_FINAL_COLLECT_BEGIN) {
+        cm_clock_close(s->clock, at);
     } else if (e->size == CM_MARK_WINDOW_CLOSE && s->options->window != 0 &&
                e->address == s->options->window) {
         s->plan.closed = true;
@@ -320,6 +372,11 @@ bool cm_scan_apply(cm_scan *s, const cm_record *record)
     if (inherited)
         return true;
     switch (e->kind) {
+    case CM_EV_ALLOC:
+        return see_block(s, record, at);
+    case CM_EV_COMPACTED:
+        cm_clock_compacted(s->clock);
+        return true;
     case CM_EV_NODE_NEW:
         cm_clock_node(s->clock, at);
         return true;

@@ -59,8 +59,8 @@ void cm_scan_pass(cm_scanned *scanned, const cm_record *record);
 
 typedef struct cm_scan cm_scan;
 /* options->window opened with the last record in `scanned`. NULL: out of memory. */
-cm_scan *cm_scan_begin(const cm_scanned *scanned, uint64_t begin_ns, cm_attribution *attribution,
-                       const cm_window_options *options);
+cm_scan *cm_scan_begin(const cm_reader *reader, const cm_scanned *scanned, uint64_t begin_ns,
+                       const cm_replay *replay, const cm_window_options *options);
 void cm_scan_free(cm_scan *scan);
 /* false: out of memory. The window is over when its plan is closed. */
 bool cm_scan_apply(cm_scan *scan, const cm_record *record);

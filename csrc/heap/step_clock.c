@@ -17,6 +17,8 @@ enum {
 struct cm_clock {
     cm_clock_stream stream[CM_CLOCK_KINDS];
     cm_clock_objects *objects;
+    cm_clock_leads *leads;
+    uint64_t calls; /* of modules */
     bool seen_node, found_alive, created;
     cm_moment node, first_created;
     uint32_t lines; /* highest line number + 1 */
@@ -25,13 +27,14 @@ struct cm_clock {
 cm_clock *cm_clock_new(void)
 {
     cm_clock *clock = calloc(1, sizeof *clock);
-    if (clock != NULL)
-        clock->objects = cm_clock_objects_new();
-    if (clock != NULL && clock->objects == NULL) {
-        free(clock);
-        clock = NULL;
-    }
-    return clock;
+    if (clock == NULL)
+        return NULL;
+    clock->objects = cm_clock_objects_new();
+    clock->leads = cm_clock_leads_new();
+    if (clock->objects != NULL && clock->leads != NULL)
+        return clock;
+    cm_clock_free(clock);
+    return NULL;
 }
 
 void cm_clock_free(cm_clock *clock)
@@ -43,6 +46,7 @@ void cm_clock_free(cm_clock *clock)
         free(clock->stream[kind].tick);
     }
     cm_clock_objects_free(clock->objects);
+    cm_clock_leads_free(clock->leads);
     free(clock);
 }
 
@@ -65,6 +69,21 @@ bool cm_clock_renew(cm_clock *clock, uint64_t address)
     return cm_clock_objects_renew(clock->objects, address);
 }
 
+bool cm_clock_block(cm_clock *clock, uint32_t stack, uint32_t thread, cm_moment at)
+{
+    return cm_clock_leads_block(clock->leads, stack, thread, at);
+}
+
+void cm_clock_compacted(cm_clock *clock)
+{
+    cm_clock_leads_compacted(clock->leads);
+}
+
+void cm_clock_close(cm_clock *clock, cm_moment at)
+{
+    cm_clock_leads_close(clock->leads, at);
+}
+
 void cm_clock_node(cm_clock *clock, cm_moment at)
 {
     if (clock->seen_node)
@@ -77,8 +96,11 @@ bool cm_clock_tick(cm_clock *clock, const cm_tick *tick)
 {
     if (tick->kind == 0 || tick->kind >= CM_CLOCK_KINDS)
         return true; /* a newer minor version's candidate */
-    if (!cm_clock_add_tick(clock->objects, &clock->stream[tick->kind], tick))
+    cm_clock_lead lead;
+    if (!cm_clock_leads_tick(clock->leads, tick, &lead) ||
+        !cm_clock_add_tick(clock->objects, &clock->stream[tick->kind], tick, &lead, clock->calls))
         return false;
+    clock->calls += tick->kind == CM_TICK_MODULE;
     if (tick->line >= clock->lines)
         clock->lines = tick->line + 1;
     return true;
@@ -96,6 +118,19 @@ typedef struct primary {
     uint64_t unfinished;    /* position of an unfinished iteration at the end */
 } primary;
 
+/* Whether most steps of a better clock have two batches: else the loader is not its loop's. */
+static bool has_batches(const cm_clock_stream *better, const cm_clock_stream *data)
+{
+    size_t with = 0, d = 0;
+    for (size_t i = 0; i < better->count; i++) {
+        size_t batches = 0;
+        for (; d < data->count && data->group[d].first.position < better->group[i].first.position;)
+            d++, batches++;
+        with += batches >= 2;
+    }
+    return with * 2 >= better->count;
+}
+
 /* Rule 2; 0: nothing ticked. */
 static uint32_t choose_kind(const cm_clock *clock, cm_steps *out)
 {
@@ -106,6 +141,8 @@ static uint32_t choose_kind(const cm_clock *clock, cm_steps *out)
         if (s->count == 0)
             continue;
         bool enough = s->count >= CM_CLOCK_ENOUGH && kind != CM_TICK_MODULE;
+        if (kind == CM_TICK_DATA && any != 0)
+            enough = enough && has_batches(&clock->stream[any], s);
         if (enough && any != 0) {
             out->passed_kind = any;
             out->passed_line = clock->stream[any].group[0].first_line;
@@ -146,41 +183,60 @@ static bool choose_primary(const cm_clock *clock, primary *p, cm_steps *out)
 }
 
 /* Where the first step begins (the last paragraph of step_clock.h). */
-static cm_moment first_begin(const cm_clock *clock, const primary *p, cm_moment begin)
+static cm_moment first_begin(const cm_clock *clock, const primary *p, const cm_clock_view *view,
+                             const cm_clock_silences *silences)
 {
     if (!cm_clock_ends_a_step(p->kind))
-        return p->group[0].first;
+        return cm_clock_bound(clock->leads, &p->group[0], p->kind);
     uint64_t first_end = p->group[0].first.position;
     const cm_clock_stream *data = &clock->stream[CM_TICK_DATA];
     bool nothing_set_up =
         clock->found_alive && !(clock->created && clock->first_created.position < first_end);
-    if (data->count > 0 && data->group[0].first.position < first_end)
+    bool asks = data->count > 0 && data->group[0].first.position < first_end;
+    cm_moment at;
+    if (nothing_set_up && !asks)
+        return view->begin;
+    if (cm_clock_resumes(silences, 0, 0, &at))
+        return at;
+    if (asks)
         return data->group[0].first;
-    if (!nothing_set_up && clock->seen_node && clock->node.position < first_end)
-        return clock->node;
-    return begin;
+    return clock->seen_node && clock->node.position < first_end ? clock->node : view->begin;
+}
+
+static bool add_step(const primary *p, const cm_clock_group *g, cm_moment end, uint64_t backward,
+                     cm_clock_drafts *out)
+{
+    bool data = p->kind == CM_TICK_DATA;
+    cm_clock_draft step = {.end = end,
+                           .backward = backward,
+                           .kind = p->kind,
+                           .line = data ? g->last_line : g->first_line,
+                           .sanity = g->sanity};
+    return cm_clock_add_draft(out, &step);
 }
 
 static bool draft_steps(const cm_clock *clock, const primary *p, cm_moment begin, cm_moment end,
                         cm_clock_drafts *out)
 {
     bool ends = cm_clock_ends_a_step(p->kind), fine = true;
-    out->begin = first_begin(clock, p, begin);
-    if (!ends)
-        out->backward = p->group[0].backward;
-    cm_clock_silences *silences = cm_clock_silences_new(
-        clock->stream, clock->lines, p->kind, p->group, p->count, out->begin, end, p->unfinished);
+    cm_clock_view view = {clock->stream, clock->leads, p->kind,       p->group,    p->count,
+                          begin,         end,          p->unfinished, clock->calls};
+    cm_clock_silences *silences = cm_clock_silences_new(&view);
     if (silences == NULL)
         return false;
+    out->begin = first_begin(clock, p, &view, silences);
+    if (!ends)
+        out->backward = p->group[0].backward;
     for (size_t i = ends ? 0 : 1; fine && i <= p->count; i++) {
+        size_t before = out->count;
+        cm_moment last;
         fine = p->kind == CM_TICK_STEP || cm_clock_fill(silences, i, out);
-        if (!fine || i == p->count)
-            break;
         const cm_clock_group *g = &p->group[i];
-        uint32_t line = ends                      ? g->first_line
-                        : p->kind == CM_TICK_DATA ? p->group[i - 1].last_line
-                                                  : p->group[i - 1].first_line;
-        fine = cm_clock_add_draft(out, cm_clock_bound(g, p->kind), g->backward, p->kind, line);
+        if (fine && i < p->count)
+            fine = add_step(p, ends ? g : g - 1, cm_clock_bound(clock->leads, g, p->kind),
+                            g->backward, out);
+        else if (fine && !ends && out->count == before && cm_clock_last_step(&view, p->kind, &last))
+            fine = add_step(p, g - 1, last, g[-1].newest, out);
     }
     cm_clock_silences_free(silences);
     return fine;
@@ -189,7 +245,7 @@ static bool draft_steps(const cm_clock *clock, const primary *p, cm_moment begin
 /* --- stretches (rule 6) ------------------------------------------------------------------------
  */
 
-/* Steps in a row that one line ticked. */
+/* Steps in a row that one line ticked. A sanity check's line is another one. */
 typedef struct run {
     size_t first, count;
     size_t slot; /* line and kind */
@@ -207,7 +263,7 @@ typedef struct lines {
 
 static size_t slot_of(const cm_clock_draft *step)
 {
-    return (size_t)step->line * CM_CLOCK_KINDS + step->kind;
+    return ((size_t)step->line * 2 + step->sanity) * CM_CLOCK_KINDS + step->kind;
 }
 
 static void free_lines(lines *l)
@@ -221,7 +277,7 @@ static void free_lines(lines *l)
 
 static bool find_lines(const cm_clock *clock, const cm_clock_drafts *d, lines *l)
 {
-    size_t slots = (size_t)clock->lines * CM_CLOCK_KINDS;
+    size_t slots = (size_t)clock->lines * 2 * CM_CLOCK_KINDS;
     *l = (lines){.d = d,
                  .run = malloc((d->count + 1) * sizeof *l->run),
                  .runs_of = calloc(slots + 1, sizeof *l->runs_of),
@@ -333,9 +389,11 @@ static int64_t loop_of_stretch(const cm_clock *clock, const lines *l, size_t fir
     size_t begin = l->run[first].first, backward = 0;
     size_t end = behind < l->runs ? l->run[behind].first : d->count;
     uint32_t root = l->root[l->run[first].slot];
-    uint32_t kind = root % CM_CLOCK_KINDS, line = root / CM_CLOCK_KINDS;
+    uint32_t kind = root % CM_CLOCK_KINDS, line = root / CM_CLOCK_KINDS / 2;
     for (size_t i = begin; i < end; i++)
         backward += backward_in(d, i);
+    if (root / CM_CLOCK_KINDS % 2)
+        return find_loop(out, loops, kind, line, "sanity check");
     if (!trains(kind) && 2 * backward < end - begin)
         return find_loop(out, loops, kind, line,
                          trains_at_all(clock, d) ? "evaluation" : "inference");
@@ -344,7 +402,8 @@ static int64_t loop_of_stretch(const cm_clock *clock, const lines *l, size_t fir
         for (size_t r = behind; *training < 0 && r < l->runs; r++) {
             uint32_t other = l->root[l->run[r].slot];
             if (other % CM_CLOCK_KINDS == out->kind)
-                *training = find_loop(out, loops, out->kind, other / CM_CLOCK_KINDS, "training");
+                *training =
+                    find_loop(out, loops, out->kind, other / CM_CLOCK_KINDS / 2, "training");
         }
         return *training >= 0 ? *training : find_loop(out, loops, kind, line, "training");
     }

@@ -11,8 +11,9 @@
  *     line that called it. A group is cut where a second object took over from the first for good:
  *     two phases with an optimizer each, both made up front, do not share a step. Data iterators
  *     differ: the last tick of an exhausted iterator returned no batch, so the next iterator shares
- *     its group, unless a node ran in between. An iterator called from another code line counts as
- *     new, because addresses are reused.
+ *     its group, unless a node ran or a module was called in between. An iterator called from
+ *     another code line counts as new, because addresses are reused. Calls of modules before and
+ *     after a backward pass share no group, nor do one without gradient and the next with one.
  *  2. The clock is the first of: explicit, optimizer, backward, data that has CM_CLOCK_ENOUGH
  *     groups; else the first of these and module that ticked at all. With explicit ticks, however
  *     few, nothing below applies, because the program defines its steps. (Calls of a module never
@@ -22,15 +23,20 @@
  *     CM_CLOCK_JOINED times, those groups become one: an iteration of five critic updates and one
  *     generator update. With fewer iterations the groups stay, and their number is reported.
  *  4. Explicit, optimizer and backward ticks end a step, after the last tick of their group. Data
- *     and module ticks begin one, at the first of their group, so that the last one only opens the
- *     tail.
+ *     and module ticks begin one, with what leads to the first of their group: what was allocated
+ *     just before it by a stack that comes before this tick whatever the tick before was
+ *     (step_clock_leads.c). The last of them ends where a stack allocates that never did so before,
+ *     or with the recording. A loader's last tick that no call follows returned no batch.
  *  5. Between two ticks of the clock, steps of a lower clock count if the program does something
  *     else there. For the optimizer: three times as many backward passes as usual, and at least
  *     three (a scaler that skips; passes inside the optimizer's own step do not count). Otherwise
- *     data or module steps without a backward pass (evaluation, sampling): two on code lines that
- *     usual steps lack, or three on any line if usual steps have no such step. A line is usual if
- *     it is in more than two of three steps from its first to its last. The last backward passes
- *     before the clock continues belong to its own step: as many as a usual step has.
+ *     data or module steps without a backward pass (evaluation, sampling): at a site that usual
+ *     steps lack one batch, one call without gradient, or two calls; three at any site if usual
+ *     steps have no such step. A site is the whole stack of a tick, and whether gradients are
+ *     recorded. It is usual if it is in more than two of three steps from its first to its last.
+ *     What ticks behind the first usual site of a step is a part of that step. The last backward
+ *     passes before the clock continues belong to its own step: as many as a usual step has.
+ *     Evaluation ends where the clock's own step begins, with what leads to it.
  *  6. A clock is a code line. Another line of that kind begins a new stretch, unless the two
  *     alternate: the first returns, and one of them mostly ticks at most three times in a row (a
  *     prefill and its decoding steps, a warm-up line). Stretches of the same lines and activity are
@@ -39,10 +45,11 @@
  * No rule uses time: the same ticks are the same steps on any machine.
  *
  * Steps tile the time from the first one's start to the last one's end; the tail follows. A first
- * step that a tick ends has no tick to start it. It starts at the first data tick before that end,
- * else at the first autograd node, because building a model makes none: setup is not part of a
- * step. If objects were found alive and none was created, there was no setup, and it starts with
- * the recording. */
+ * step that a tick ends has no tick to start it. It starts with what leads to the first batch or
+ * call of a site that later steps have, too, or else to the first backward pass; with the first
+ * autograd node where nothing leads there, because building a model makes none: setup is not part
+ * of a step. If objects were found alive and none was created, there was no setup, and it starts
+ * with the recording. */
 #ifndef CM_HEAP_STEP_CLOCK_H
 #define CM_HEAP_STEP_CLOCK_H
 
@@ -60,8 +67,12 @@ typedef struct cm_tick {
     uint64_t object;
     uint64_t backward; /* autograd nodes started so far */
     uint32_t line;     /* small number of the code line that ticks; equal = same line */
-    uint32_t kind;     /* cm_tick_kind */
-    bool inside;       /* of an optimizer's step: a closure's backward pass */
+    uint32_t stack;    /* number of all of its frames' lines; equal = same call */
+    uint32_t thread;
+    uint32_t kind; /* cm_tick_kind */
+    bool inside;   /* of an optimizer's step: a closure's backward pass */
+    bool no_grad;  /* of a module: no gradient is recorded */
+    bool sanity;   /* a trainer tries its evaluation before it trains */
 } cm_tick;
 
 typedef struct cm_clock_step {
@@ -70,7 +81,8 @@ typedef struct cm_clock_step {
 } cm_clock_step;
 
 typedef struct cm_clock_loop {
-    char name[32]; /* training, evaluation, inference; "training 2" for another line */
+    char name[32]; /* training, evaluation, inference, sanity check; "training 2" for another line
+                    */
     uint32_t kind, line;
     uint64_t steps;
 } cm_clock_loop;
@@ -106,6 +118,12 @@ bool cm_clock_tick(cm_clock *clock, const cm_tick *tick);
 bool cm_clock_object(cm_clock *clock, uint64_t object, cm_moment at, bool before_start);
 /* Another object has this address now, and its creation is no setup (a data iterator). */
 bool cm_clock_renew(cm_clock *clock, uint64_t object);
+/* A block was allocated by this stack, numbered like a tick's. */
+bool cm_clock_block(cm_clock *clock, uint32_t stack, uint32_t thread, cm_moment at);
+/* Compaction left out blocks since the last tick: only ticks divide steps there. */
+void cm_clock_compacted(cm_clock *clock);
+/* The recording ends by itself from here on: no part of the last step. */
+void cm_clock_close(cm_clock *clock, cm_moment at);
 /* An autograd node was created; only the first counts. */
 void cm_clock_node(cm_clock *clock, cm_moment at);
 

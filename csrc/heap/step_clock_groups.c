@@ -15,11 +15,12 @@ enum {
 
 /* One object that may tick. */
 typedef struct object {
-    uint64_t key;       /* its address + 1; 0 = empty */
-    uint64_t created;   /* position + 1, 0 = before the recording or unknown */
-    int64_t in, before; /* its last two groups, -1 = none */
-    cm_moment tick;     /* its first tick in `in` */
-    cm_moment previous; /* that group's tick before it */
+    uint64_t key;           /* its address + 1; 0 = empty */
+    uint64_t created;       /* position + 1, 0 = before the recording or unknown */
+    int64_t in, before;     /* its last two groups, -1 = none */
+    cm_clock_lead tick;     /* its first tick in `in` */
+    uint64_t backward;      /* nodes started before that tick */
+    cm_moment at, previous; /* that tick, and that group's tick before it */
     uint32_t line, previous_line;
     uint32_t number;
 } object;
@@ -93,20 +94,23 @@ bool cm_clock_objects_renew(cm_clock_objects *all, uint64_t address)
 }
 
 /* Rule 1, cut: `ticking` begins the next group, took over in the last one, and did not tick in the
- * one before that. */
-static bool cut_last_group(cm_clock_stream *s, const object *ticking)
+ * one before that. Calls of two modules are two loops only where the first one's repeats. */
+static bool cut_last_group(cm_clock_stream *s, const object *ticking, uint32_t kind)
 {
     if (s->count < 2 || ticking->in != (int64_t)s->count - 1)
         return true;
     cm_clock_group *last = &s->group[s->count - 1], *before = &s->group[s->count - 2];
     if (last->leader == ticking->key || ticking->before == (int64_t)s->count - 2 ||
-        ticking->created > before->first.position + 1)
+        ticking->created > before->first.position + 1 ||
+        (kind == CM_TICK_MODULE && last->first_lead.site != before->first_lead.site))
         return true;
     if (!cm_grow((void **)&s->group, &s->capacity, s->count + 2, sizeof *s->group))
         return false;
     last = &s->group[s->count - 1];
     cm_clock_group second = *last;
-    second.first = ticking->tick;
+    second.first = ticking->at;
+    second.first_lead = ticking->tick;
+    second.backward = ticking->backward;
     second.first_line = ticking->line;
     second.leader = ticking->key;
     last->last = ticking->previous;
@@ -120,20 +124,46 @@ static bool cut_last_group(cm_clock_stream *s, const object *ticking)
     return true;
 }
 
+/* Whether the iterator and the last group's first one take turns. */
+static bool alternates(const cm_clock_stream *s, const object *o)
+{
+    size_t n = s->count;
+    return n > 1 && o->in == (int64_t)n - 2 &&
+           (s->group[n - 1].leader == s->group[n - 2].leader ||
+            (n > 2 && s->group[n - 1].leader == s->group[n - 3].leader));
+}
+
+/* Whether calls of the last group's site are a loop of their own, after which the object is called
+ * again. */
+static bool returns_after_loop(const cm_clock_stream *s, const object *o)
+{
+    size_t n = s->count;
+    return n > 1 && o->in >= 0 && o->in < (int64_t)n - 2 &&
+           s->group[n - 1].first_lead.site == s->group[n - 2].first_lead.site;
+}
+
 /* Whether the tick begins a group (rule 1). */
-static bool begins_group(const cm_clock_stream *s, const cm_tick *tick, const object *o)
+static bool begins_group(const cm_clock_stream *s, const cm_tick *tick, const object *o,
+                         uint64_t calls)
 {
     const cm_clock_group *last = s->count ? &s->group[s->count - 1] : NULL;
     if (last == NULL || tick->kind == CM_TICK_STEP)
         return true;
     bool ticked = o->in == (int64_t)s->count - 1;
+    if (tick->kind == CM_TICK_MODULE && (tick->backward > last->newest ||
+                                         last->no_grad > tick->no_grad || returns_after_loop(s, o)))
+        return true;
     if (tick->kind != CM_TICK_DATA)
         return ticked || o->created > last->first.position + 1;
-    /* A new iterator continues where an exhausted one stopped, often at the same address. */
-    return (ticked && o->line == tick->line) || tick->backward > last->newest;
+    /* A new iterator continues where an exhausted one stopped, often at the same address. If the
+     * last batch was used, its iterator was not asked for more: the two belong together only if
+     * they alternate. */
+    return (ticked && o->line == tick->line) || tick->backward > last->newest ||
+           (calls > last->calls && !alternates(s, o));
 }
 
-bool cm_clock_add_tick(cm_clock_objects *objects, cm_clock_stream *s, const cm_tick *tick)
+bool cm_clock_add_tick(cm_clock_objects *objects, cm_clock_stream *s, const cm_tick *tick,
+                       const cm_clock_lead *lead, uint64_t calls)
 {
     bool ends = cm_clock_ends_a_step(tick->kind);
     /* A pass has no object: its line ticks. No object has such a high address. */
@@ -142,18 +172,20 @@ bool cm_clock_add_tick(cm_clock_objects *objects, cm_clock_stream *s, const cm_t
     if (o == NULL || !cm_grow((void **)&s->group, &s->capacity, s->count + 1, sizeof *s->group) ||
         !cm_grow((void **)&s->tick, &s->tick_capacity, s->ticks + 1, sizeof *s->tick))
         return false;
-    bool next = begins_group(s, tick, o);
+    bool next = begins_group(s, tick, o, calls);
     if (next) {
         /* An exhausted iterator shares its last tick's group with the next one: never cut. */
-        if (tick->kind != CM_TICK_DATA && !cut_last_group(s, o))
+        if (tick->kind != CM_TICK_DATA && !cut_last_group(s, o, tick->kind))
             return false;
         if (!cm_grow((void **)&s->group, &s->capacity, s->count + 1, sizeof *s->group))
             return false;
         s->group[s->count++] = (cm_clock_group){.first = tick->at,
                                                 .leader = o->key,
                                                 .backward = tick->backward,
+                                                .first_lead = *lead,
                                                 .first_line = tick->line,
-                                                .inside = tick->inside};
+                                                .inside = tick->inside,
+                                                .no_grad = tick->no_grad};
         o->previous = tick->at;
         o->previous_line = tick->line;
     } else {
@@ -164,11 +196,17 @@ bool cm_clock_add_tick(cm_clock_objects *objects, cm_clock_stream *s, const cm_t
     if (ends)
         last->backward = tick->backward;
     last->newest = tick->backward;
+    last->calls = calls;
     last->last = tick->at;
+    last->last_lead = *lead;
     last->last_line = tick->line;
+    last->no_grad &= tick->no_grad;
+    last->sanity = tick->sanity;
     o->before = o->in;
     o->in = (int64_t)s->count - 1;
-    o->tick = tick->at;
+    o->tick = *lead;
+    o->at = tick->at;
+    o->backward = tick->backward;
     o->line = tick->line;
     if (ends && tick->kind != CM_TICK_STEP)
         s->tick[s->ticks++] = (cm_clock_ticked){o->number, (uint32_t)s->count - 1};

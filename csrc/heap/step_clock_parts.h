@@ -14,14 +14,25 @@ enum {
     CM_CLOCK_JOINED = 10 /* iterations made of joined steps: enough for a verdict (growth.h) */
 };
 
+/* Where what belongs to a tick begins: at the tick, or at an allocation before it. */
+typedef struct cm_clock_lead {
+    cm_moment at;
+    uint32_t site; /* number of the tick's stack */
+    bool first;    /* the site's first tick: cm_clock_leads_begin knows */
+} cm_clock_lead;
+
 /* The ticks of one step, of one kind (rule 1). */
 typedef struct cm_clock_group {
     cm_moment first, last;
     uint64_t leader;   /* key of the object that ticked first */
     uint64_t backward; /* nodes started before the step's bound */
     uint64_t newest;   /* ... before its last tick */
+    uint64_t calls;    /* of modules, before its last tick */
+    cm_clock_lead first_lead, last_lead;
     uint32_t first_line, last_line;
-    bool inside; /* its first tick came from inside an optimizer's step */
+    bool inside;  /* its first tick came from inside an optimizer's step */
+    bool no_grad; /* all of its ticks */
+    bool sanity;  /* its last one */
 } cm_clock_group;
 
 /* The object and the group of a tick. */
@@ -48,6 +59,7 @@ typedef struct cm_clock_draft {
     cm_moment end;
     uint64_t backward; /* nodes started by its end */
     uint32_t kind, line;
+    bool sanity;
 } cm_clock_draft;
 
 typedef struct cm_clock_drafts {
@@ -62,10 +74,26 @@ static inline bool cm_clock_ends_a_step(uint32_t kind)
     return kind == CM_TICK_STEP || kind == CM_TICK_OPTIMIZER || kind == CM_TICK_BACKWARD;
 }
 
-static inline cm_moment cm_clock_bound(const cm_clock_group *g, uint32_t kind)
+/* Allocations that lead to ticks (step_clock_leads.c). false: out of memory. */
+typedef struct cm_clock_leads cm_clock_leads;
+cm_clock_leads *cm_clock_leads_new(void);
+void cm_clock_leads_free(cm_clock_leads *leads);
+bool cm_clock_leads_block(cm_clock_leads *leads, uint32_t stack, uint32_t thread, cm_moment at);
+void cm_clock_leads_compacted(cm_clock_leads *leads);
+bool cm_clock_leads_tick(cm_clock_leads *leads, const cm_tick *tick, cm_clock_lead *lead);
+void cm_clock_leads_close(cm_clock_leads *leads, cm_moment at);
+size_t cm_clock_leads_sites(const cm_clock_leads *leads);
+/* Where it begins, by all ticks so far. */
+cm_moment cm_clock_leads_begin(const cm_clock_leads *leads, const cm_clock_lead *lead);
+/* Where something new begins after the last tick. false: nowhere. */
+bool cm_clock_leads_trail(const cm_clock_leads *leads, cm_moment *trail);
+
+/* The end of the step that ends with the group, or the beginning of the one that begins with it. */
+static inline cm_moment cm_clock_bound(const cm_clock_leads *leads, const cm_clock_group *g,
+                                       uint32_t kind)
 {
     if (!cm_clock_ends_a_step(kind))
-        return g->first;
+        return cm_clock_leads_begin(leads, &g->first_lead);
     return (cm_moment){g->last.position + 1, g->last.time_ns};
 }
 
@@ -78,7 +106,9 @@ cm_clock_objects *cm_clock_objects_new(void);
 void cm_clock_objects_free(cm_clock_objects *objects);
 bool cm_clock_objects_made(cm_clock_objects *objects, uint64_t address, uint64_t position);
 bool cm_clock_objects_renew(cm_clock_objects *objects, uint64_t address);
-bool cm_clock_add_tick(cm_clock_objects *objects, cm_clock_stream *s, const cm_tick *tick);
+/* calls: of modules so far. */
+bool cm_clock_add_tick(cm_clock_objects *objects, cm_clock_stream *s, const cm_tick *tick,
+                       const cm_clock_lead *lead, uint64_t calls);
 
 /* Rule 3: the rates at which the objects of a stream tick. false: out of memory. */
 bool cm_clock_find_rate(const cm_clock_stream *s, size_t least, cm_clock_rate *rate);
@@ -89,15 +119,27 @@ cm_clock_group *cm_clock_join(const cm_clock_stream *s, const cm_clock_rate *rat
 
 /* Rule 5. */
 typedef struct cm_clock_silences cm_clock_silences;
-/* group: the clock's `count` groups; unfinished: where the ticks of an unfinished step begin. NULL:
- * out of memory. */
-cm_clock_silences *cm_clock_silences_new(const cm_clock_stream *stream, uint32_t lines,
-                                         uint32_t kind, const cm_clock_group *group, size_t count,
-                                         cm_moment begin, cm_moment end, uint64_t unfinished);
+typedef struct cm_clock_view {
+    const cm_clock_stream *stream; /* by kind */
+    const cm_clock_leads *leads;
+    uint32_t kind; /* of the clock, and its groups */
+    const cm_clock_group *group;
+    size_t count;
+    cm_moment begin, end;
+    uint64_t unfinished; /* where the ticks of an unfinished step begin */
+    uint64_t calls;      /* of modules, in all */
+} cm_clock_view;
+/* The view is to outlive it. NULL: out of memory. */
+cm_clock_silences *cm_clock_silences_new(const cm_clock_view *view);
 void cm_clock_silences_free(cm_clock_silences *silences);
 /* Adds the steps of another clock before group i (i == count: after the last). */
 bool cm_clock_fill(const cm_clock_silences *silences, size_t i, cm_clock_drafts *out);
-bool cm_clock_add_draft(cm_clock_drafts *d, cm_moment end, uint64_t backward, uint32_t kind,
-                        uint32_t line);
+bool cm_clock_add_draft(cm_clock_drafts *d, const cm_clock_draft *draft);
+/* Where the clock's step continues after `position`, before the end of group i. false: nothing of
+ * it ticks. */
+bool cm_clock_resumes(const cm_clock_silences *silences, size_t i, uint64_t position,
+                      cm_moment *at);
+/* Whether the last group of batches or calls is a step, although none follows, and its end. */
+bool cm_clock_last_step(const cm_clock_view *view, uint32_t kind, cm_moment *end);
 
 #endif

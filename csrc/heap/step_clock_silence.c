@@ -4,30 +4,31 @@
 #include "../base/grow.h"
 
 enum {
-    OTHER_LINE_MIN = 2, /* steps on lines of no usual step: fewer are part of a long step */
-    IDLE_MIN = 3,       /* ... and on its own lines: two in a row may be skipped by chance */
-    USUAL_MIN = 4,      /* steps that a usual line is in, at least */
+    OTHER_SITE_MIN = 2, /* calls with a gradient at sites of no usual step: one may be a detail */
+    IDLE_MIN = 3,       /* steps at its own sites: two in a row may be skipped by chance */
+    USUAL_MIN = 4,      /* steps that a usual site is in, unless it is in all */
     SKIPPED_FACTOR = 3  /* times as many backward passes as usual: the optimizer was skipped */
 };
 
+/* Where a site ticks. */
+typedef struct presence {
+    uint32_t steps, first, last; /* steps of the clock that have it, counted from 1 */
+    uint32_t ended;              /* those among them that end */
+    uint32_t groups;
+} presence;
+
 struct cm_clock_silences {
-    const cm_clock_stream *stream; /* by kind */
-    uint32_t kind;                 /* the clock's */
-    const cm_clock_group *group;   /* and its groups */
-    size_t count;
-    cm_moment begin, end;
-    uint64_t unfinished;
-    uint32_t lines;
-    bool *usual[CM_CLOCK_KINDS]; /* by line; NULL for kinds that do not fill by line */
+    const cm_clock_view *view;
+    presence *at[CM_CLOCK_KINDS]; /* by site; NULL for kinds that do not fill by site */
 };
 
-static uint64_t begin_of(const cm_clock_silences *v, size_t i)
+static uint64_t begin_of(const cm_clock_view *v, size_t i)
 {
-    return i ? cm_clock_bound(&v->group[i - 1], v->kind).position : v->begin.position;
+    return i ? cm_clock_bound(v->leads, &v->group[i - 1], v->kind).position : v->begin.position;
 }
 
 /* The position up to which another clock may tick: a group is not interrupted. */
-static uint64_t end_of(const cm_clock_silences *v, size_t i)
+static uint64_t end_of(const cm_clock_view *v, size_t i)
 {
     return i < v->count ? v->group[i].first.position : v->end.position;
 }
@@ -45,78 +46,78 @@ static size_t first_group_at(const cm_clock_stream *s, uint64_t position)
     return low;
 }
 
-/* Of the step that this group begins: an exhausted iterator and the next one share a group. */
-static uint32_t line_of(const cm_clock_group *g, uint32_t kind)
+/* The tick that begins the group's step: an exhausted iterator and the next one share a group. */
+static const cm_clock_lead *lead_of(const cm_clock_group *g, uint32_t kind)
 {
-    return kind == CM_TICK_DATA ? g->last_line : g->first_line;
+    return kind == CM_TICK_DATA ? &g->last_lead : &g->first_lead;
 }
 
-/* --- which lines usual steps have ---------------------------------------------------------------
+/* --- which sites usual steps have ---------------------------------------------------------------
  */
 
-typedef struct presence {
-    uint32_t steps, first, last; /* steps of the clock that have the line, counted from 1 */
-} presence;
-
-static bool find_usual(cm_clock_silences *v, uint32_t kind)
+static void note_presence(presence *site, uint32_t step, bool ends)
 {
+    if (site->last == step)
+        return;
+    site->last = step;
+    site->ended += ends;
+    if (site->steps++ == 0)
+        site->first = step;
+}
+
+static bool find_presence(cm_clock_silences *silences, uint32_t kind)
+{
+    const cm_clock_view *v = silences->view;
     const cm_clock_stream *s = &v->stream[kind];
-    presence *of = calloc((size_t)v->lines + 1, sizeof *of);
-    v->usual[kind] = calloc((size_t)v->lines + 1, sizeof *v->usual[kind]);
-    if (of == NULL || v->usual[kind] == NULL) {
-        free(of);
-        return false;
-    }
+    presence *of = calloc(cm_clock_leads_sites(v->leads) + 1, sizeof *of);
+    silences->at[kind] = of;
     size_t i = 0;
-    for (size_t g = 0; g < s->count; g++) {
-        uint64_t at = s->group[g].first.position;
-        while (i < v->count && cm_clock_bound(&v->group[i], v->kind).position <= at)
+    for (size_t g = 0; of != NULL && g < s->count; g++) {
+        const cm_clock_group *group = &s->group[g];
+        while (i < v->count &&
+               cm_clock_bound(v->leads, &v->group[i], v->kind).position <= group->first.position)
             i++;
-        presence *line = &of[line_of(&s->group[g], kind)];
-        if (line->last == (uint32_t)i + 1)
-            continue;
-        line->last = (uint32_t)i + 1;
-        if (line->steps++ == 0)
-            line->first = line->last;
+        note_presence(&of[group->first_lead.site], (uint32_t)i + 1, i < v->count);
+        note_presence(&of[lead_of(group, kind)->site], (uint32_t)i + 1, i < v->count);
+        of[lead_of(group, kind)->site].groups++;
     }
-    for (uint32_t line = 0; line < v->lines; line++) {
-        uint64_t span = (uint64_t)of[line].last - of[line].first + 1;
-        v->usual[kind][line] =
-            of[line].steps >= USUAL_MIN && (uint64_t)of[line].steps * 3 > span * 2;
-    }
-    free(of);
-    return true;
+    return of != NULL;
 }
 
-cm_clock_silences *cm_clock_silences_new(const cm_clock_stream *stream, uint32_t lines,
-                                         uint32_t kind, const cm_clock_group *group, size_t count,
-                                         cm_moment begin, cm_moment end, uint64_t unfinished)
+static const presence *presence_of(const cm_clock_silences *silences, uint32_t kind,
+                                   const cm_clock_lead *lead)
 {
-    cm_clock_silences *v = malloc(sizeof *v);
-    if (v == NULL)
-        return NULL;
-    *v = (cm_clock_silences){.stream = stream,
-                             .kind = kind,
-                             .group = group,
-                             .count = count,
-                             .begin = begin,
-                             .end = end,
-                             .unfinished = unfinished,
-                             .lines = lines};
-    if (!find_usual(v, CM_TICK_DATA) || !find_usual(v, CM_TICK_MODULE)) {
-        cm_clock_silences_free(v);
-        return NULL;
-    }
-    return v;
+    return &silences->at[kind][lead->site];
 }
 
-void cm_clock_silences_free(cm_clock_silences *v)
+static bool is_usual(const cm_clock_silences *silences, uint32_t kind, const cm_clock_lead *lead)
 {
-    if (v == NULL)
+    const presence *site = presence_of(silences, kind, lead);
+    uint64_t span = (uint64_t)site->last - site->first + 1;
+    return (site->steps >= USUAL_MIN || site->ended >= silences->view->count) &&
+           (uint64_t)site->steps * 3 > span * 2;
+}
+
+cm_clock_silences *cm_clock_silences_new(const cm_clock_view *view)
+{
+    cm_clock_silences *silences = calloc(1, sizeof *silences);
+    if (silences == NULL)
+        return NULL;
+    silences->view = view;
+    if (!find_presence(silences, CM_TICK_DATA) || !find_presence(silences, CM_TICK_MODULE)) {
+        cm_clock_silences_free(silences);
+        return NULL;
+    }
+    return silences;
+}
+
+void cm_clock_silences_free(cm_clock_silences *silences)
+{
+    if (silences == NULL)
         return;
     for (int kind = 0; kind < CM_CLOCK_KINDS; kind++)
-        free(v->usual[kind]);
-    free(v);
+        free(silences->at[kind]);
+    free(silences);
 }
 
 /* --- counting in one silence --------------------------------------------------------------------
@@ -136,10 +137,10 @@ static uint64_t median(uint64_t *value, size_t n)
     return n ? value[(n - 1) / 2] : 0;
 }
 
-typedef uint64_t (*count_fn)(const cm_clock_silences *v, size_t i, uint32_t kind);
+typedef uint64_t (*count_fn)(const cm_clock_view *v, size_t i, uint32_t kind);
 
 /* The usual number in the ended steps around i, without i itself. */
-static uint64_t usually(const cm_clock_silences *v, size_t i, uint32_t kind, count_fn in)
+static uint64_t usually(const cm_clock_view *v, size_t i, uint32_t kind, count_fn in)
 {
     uint64_t value[2 * CM_CLOCK_NEIGHBOURS];
     size_t n = 0, first = cm_clock_ends_a_step(v->kind) ? 0 : 1;
@@ -151,15 +152,48 @@ static uint64_t usually(const cm_clock_silences *v, size_t i, uint32_t kind, cou
     return median(value, n);
 }
 
-/* Whether the step that group g begins is within the silence, without a backward pass. */
-static bool is_idle(const cm_clock_silences *v, size_t i, uint32_t kind, size_t g)
+/* Where the first pass or optimizer's step from `position` on begins, if that is known from what
+ * leads to it. */
+static bool first_pass(const cm_clock_view *v, size_t i, uint64_t position, cm_moment *at)
 {
-    const cm_clock_stream *s = &v->stream[kind];
-    return g + 1 < s->count && s->group[g + 1].first.position <= end_of(v, i) &&
-           s->group[g + 1].backward == s->group[g].backward;
+    static const uint32_t kinds[] = {CM_TICK_BACKWARD, CM_TICK_OPTIMIZER};
+    bool found = false;
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        const cm_clock_stream *s = &v->stream[kinds[k]];
+        size_t g = first_group_at(s, position);
+        if (g == s->count || s->group[g].first.position > end_of(v, i))
+            continue;
+        cm_moment lead = cm_clock_leads_begin(v->leads, &s->group[g].first_lead);
+        if (lead.position < position || lead.position >= s->group[g].first.position ||
+            (found && lead.position >= at->position))
+            continue;
+        *at = lead;
+        found = true;
+    }
+    return found;
 }
 
-static uint64_t count_idle(const cm_clock_silences *v, size_t i, uint32_t kind)
+/* Whether the last group of its kind is more than a loader's word that it is exhausted. */
+static bool is_used(const cm_clock_view *v, uint32_t kind, const cm_clock_group *g)
+{
+    return kind == CM_TICK_MODULE || v->calls > g->calls;
+}
+
+/* Whether the step that group g begins is within the silence, without a backward pass. */
+static bool is_idle(const cm_clock_view *v, size_t i, uint32_t kind, size_t g)
+{
+    const cm_clock_stream *s = &v->stream[kind], *passes = &v->stream[CM_TICK_BACKWARD];
+    const cm_clock_group *group = &s->group[g];
+    cm_moment at;
+    if (g + 1 < s->count && s->group[g + 1].first.position <= end_of(v, i))
+        return s->group[g + 1].backward == group->backward;
+    if (i < v->count) /* what follows does not tick in this way */
+        return first_pass(v, i, group->last.position, &at);
+    return g + 1 == s->count && is_used(v, kind, group) &&
+           first_group_at(passes, group->first.position) == passes->count;
+}
+
+static uint64_t count_idle(const cm_clock_view *v, size_t i, uint32_t kind)
 {
     const cm_clock_stream *s = &v->stream[kind];
     uint64_t n = 0;
@@ -169,7 +203,7 @@ static uint64_t count_idle(const cm_clock_silences *v, size_t i, uint32_t kind)
     return n;
 }
 
-static uint64_t count_passes(const cm_clock_silences *v, size_t i, uint32_t kind)
+static uint64_t count_passes(const cm_clock_view *v, size_t i, uint32_t kind)
 {
     const cm_clock_stream *s = &v->stream[kind];
     uint64_t n = 0, end = end_of(v, i) < v->unfinished ? end_of(v, i) : v->unfinished;
@@ -179,21 +213,64 @@ static uint64_t count_passes(const cm_clock_silences *v, size_t i, uint32_t kind
     return n;
 }
 
+/* --- where the clock's own step begins ----------------------------------------------------------
+ */
+
+/* Whether group g is of the clock's own step. In the first one any site that ticks again is. */
+static bool is_own(const cm_clock_silences *silences, size_t i, uint32_t kind, size_t g, bool setup)
+{
+    const cm_clock_view *v = silences->view;
+    const cm_clock_lead *lead = lead_of(&v->stream[kind].group[g], kind);
+    return is_usual(silences, kind, lead) || !is_idle(v, i, kind, g) ||
+           (setup && (v->count == 1 || presence_of(silences, kind, lead)->steps > 1));
+}
+
+bool cm_clock_resumes(const cm_clock_silences *silences, size_t i, uint64_t position, cm_moment *at)
+{
+    static const uint32_t kinds[] = {CM_TICK_DATA, CM_TICK_MODULE};
+    const cm_clock_view *v = silences->view;
+    bool found = first_pass(v, i, position, at), setup = i == 0 && position == 0;
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        const cm_clock_stream *s = &v->stream[kinds[k]];
+        size_t g = first_group_at(s, position);
+        while (g < s->count && s->group[g].first.position < end_of(v, i) &&
+               !is_own(silences, i, kinds[k], g, setup))
+            g++;
+        if (g == s->count || s->group[g].first.position >= end_of(v, i))
+            continue;
+        const cm_clock_group *own = &s->group[g];
+        bool whole = is_usual(silences, kinds[k], &own->first_lead); /* loaders side by side */
+        cm_moment lead =
+            cm_clock_leads_begin(v->leads, whole ? &own->first_lead : lead_of(own, kinds[k]));
+        if (!found || lead.position < at->position)
+            *at = lead;
+        found = true;
+    }
+    return found;
+}
+
+bool cm_clock_last_step(const cm_clock_view *v, uint32_t kind, cm_moment *end)
+{
+    const cm_clock_stream *s = &v->stream[kind];
+    const cm_clock_group *last = &s->group[s->count - 1];
+    if (!cm_clock_leads_trail(v->leads, end))
+        *end = v->end;
+    return is_used(v, kind, last) && end->position > last->last.position;
+}
+
 /* --- filling ------------------------------------------------------------------------------------
  */
 
-bool cm_clock_add_draft(cm_clock_drafts *d, cm_moment end, uint64_t backward, uint32_t kind,
-                        uint32_t line)
+bool cm_clock_add_draft(cm_clock_drafts *d, const cm_clock_draft *draft)
 {
     if (!cm_grow((void **)&d->step, &d->capacity, d->count + 1, sizeof *d->step))
         return false;
-    d->step[d->count++] = (cm_clock_draft){end, backward, kind, line};
+    d->step[d->count++] = *draft;
     return true;
 }
 
 /* A skipped optimizer. The last passes belong to its next step. */
-static bool fill_with_passes(const cm_clock_silences *v, size_t i, cm_clock_drafts *out,
-                             bool *filled)
+static bool fill_with_passes(const cm_clock_view *v, size_t i, cm_clock_drafts *out, bool *filled)
 {
     const cm_clock_stream *s = &v->stream[CM_TICK_BACKWARD];
     uint64_t passes = count_passes(v, i, CM_TICK_BACKWARD);
@@ -211,47 +288,145 @@ static bool fill_with_passes(const cm_clock_silences *v, size_t i, cm_clock_draf
         if (pass->inside)
             continue;
         passes--;
-        if (!cm_clock_add_draft(out, cm_clock_bound(pass, CM_TICK_BACKWARD), pass->backward,
-                                CM_TICK_BACKWARD, pass->first_line))
+        cm_clock_draft step = {.end = cm_clock_bound(v->leads, pass, CM_TICK_BACKWARD),
+                               .backward = pass->backward,
+                               .kind = CM_TICK_BACKWARD,
+                               .line = pass->first_line};
+        if (!cm_clock_add_draft(out, &step))
             return false;
     }
     return true;
 }
 
-/* Evaluation, sampling, roll-outs: steps without a node, on lines that usual steps lack, or on any
- * line if usual steps have no idle step. */
-static bool fill_with_idle(const cm_clock_silences *v, size_t i, uint32_t kind,
+/* The idle steps of a silence. */
+typedef struct idle {
+    size_t from, to; /* groups */
+    bool any;        /* they count at any site */
+} idle;
+
+/* Whether group g is a step at a site that usual steps lack. A single call before the first step is
+ * setup. */
+static bool is_other(const cm_clock_silences *silences, size_t i, uint32_t kind, size_t g)
+{
+    const cm_clock_group *group = &silences->view->stream[kind].group[g];
+    const cm_clock_lead *lead = lead_of(group, kind);
+    return is_idle(silences->view, i, kind, g) && !is_usual(silences, kind, lead) &&
+           (i > 0 || group->sanity || presence_of(silences, kind, lead)->groups > 1);
+}
+
+/* Whether the clock's own step has begun before group g, which is then a part of it: a usual site
+ * ticks before it and not again behind it. */
+static bool is_within_step(const cm_clock_silences *silences, size_t i, uint32_t kind, size_t g)
+{
+    const cm_clock_view *v = silences->view;
+    uint64_t position = v->stream[kind].group[g].first.position;
+    for (uint32_t k = CM_TICK_DATA; k <= CM_TICK_MODULE; k++) {
+        const cm_clock_stream *s = &v->stream[k];
+        size_t at = first_group_at(s, begin_of(v, i));
+        const cm_clock_lead *begun = NULL;
+        bool again = false;
+        for (; at < s->count && s->group[at].first.position < end_of(v, i); at++) {
+            const cm_clock_lead *lead = lead_of(&s->group[at], k);
+            if (s->group[at].first.position >= position)
+                again |= begun != NULL && lead->site == begun->site;
+            else if (is_usual(silences, k, lead))
+                begun = lead;
+        }
+        if (begun != NULL && !again)
+            return true;
+    }
+    return false;
+}
+
+/* Finds evaluation, sampling, roll-outs: steps without a node, at sites that usual steps lack, or
+ * at any site if usual steps have no idle step. */
+static bool find_idle(const cm_clock_silences *silences, size_t i, uint32_t kind, idle *found)
+{
+    const cm_clock_view *v = silences->view;
+    const cm_clock_stream *s = &v->stream[kind];
+    size_t count = 0, unusual = 0, other = 0, sure = 0, first = 0, g;
+    for (g = found->from = first_group_at(s, begin_of(v, i));
+         g < s->count && s->group[g].first.position < end_of(v, i); g++) {
+        const cm_clock_group *group = &s->group[g];
+        if (!is_idle(v, i, kind, g))
+            continue;
+        count++;
+        unusual += !is_usual(silences, kind, lead_of(group, kind));
+        if (!is_other(silences, i, kind, g))
+            continue;
+        if (other++ == 0)
+            first = g;
+        sure += group->no_grad || group->sanity || kind == CM_TICK_DATA;
+    }
+    found->to = g;
+    found->any = count >= IDLE_MIN && (unusual == count || usually(v, i, kind, count_idle) == 0);
+    if (found->any || other >= IDLE_MIN)
+        return true;
+    return (sure > 0 || other >= OTHER_SITE_MIN) &&
+           (s->group[first].sanity || !is_within_step(silences, i, kind, first));
+}
+
+/* The end of the last idle step of a silence. false: it cannot be told from the clock's. */
+static bool end_of_last(const cm_clock_silences *silences, size_t i, uint32_t kind, size_t g,
+                        cm_moment *end)
+{
+    const cm_clock_view *v = silences->view;
+    const cm_clock_stream *s = &v->stream[kind];
+    if (cm_clock_resumes(silences, i, s->group[g].last.position + 1, end))
+        return true;
+    if (i < v->count)
+        return false;
+    if (g + 1 < s->count) /* the loader was empty */
+        *end = s->group[g + 1].first;
+    else if (!cm_clock_leads_trail(v->leads, end))
+        *end = v->end;
+    return true;
+}
+
+static bool add_idle(const cm_clock_view *v, uint32_t kind, size_t g, cm_moment end,
+                     cm_clock_drafts *out)
+{
+    const cm_clock_group *group = &v->stream[kind].group[g];
+    cm_clock_draft step = {.end = end,
+                           .backward = group->newest,
+                           .kind = kind,
+                           .line = kind == CM_TICK_DATA ? group->last_line : group->first_line,
+                           .sanity = group->sanity};
+    return cm_clock_add_draft(out, &step);
+}
+
+static bool fill_with_idle(const cm_clock_silences *silences, size_t i, uint32_t kind,
                            cm_clock_drafts *out, bool *filled)
 {
+    const cm_clock_view *v = silences->view;
     const cm_clock_stream *s = &v->stream[kind];
-    const bool *usual = v->usual[kind];
-    size_t from = first_group_at(s, begin_of(v, i)), idle = 0, other = 0, to = from;
-    for (; to < s->count && s->group[to].first.position < end_of(v, i); to++) {
-        if (!is_idle(v, i, kind, to))
+    idle found;
+    size_t last = SIZE_MAX;
+    cm_moment end;
+    *filled = find_idle(silences, i, kind, &found);
+    for (size_t g = found.from; *filled && g < found.to; g++) {
+        if (!(found.any ? is_idle(v, i, kind, g) : is_other(silences, i, kind, g)))
             continue;
-        idle++;
-        other += !usual[line_of(&s->group[to], kind)];
-    }
-    bool any = idle >= IDLE_MIN && (other == idle || usually(v, i, kind, count_idle) == 0);
-    *filled = any || other >= OTHER_LINE_MIN;
-    for (size_t g = from; *filled && g < to; g++) {
-        uint32_t line = line_of(&s->group[g], kind);
-        if (!is_idle(v, i, kind, g) || (!any && usual[line]))
-            continue;
-        if (!cm_clock_add_draft(out, s->group[g + 1].first, s->group[g + 1].backward, kind, line))
+        if (i == 0 && last == SIZE_MAX)
+            out->begin = cm_clock_leads_begin(v->leads, lead_of(&s->group[g], kind));
+        if (last != SIZE_MAX &&
+            !add_idle(v, kind, last, cm_clock_bound(v->leads, &s->group[last + 1], kind), out))
             return false;
+        last = g;
     }
-    return true;
+    return last == SIZE_MAX || !end_of_last(silences, i, kind, last, &end) ||
+           add_idle(v, kind, last, end, out);
 }
 
-bool cm_clock_fill(const cm_clock_silences *v, size_t i, cm_clock_drafts *out)
+bool cm_clock_fill(const cm_clock_silences *silences, size_t i, cm_clock_drafts *out)
 {
+    uint32_t kind = silences->view->kind;
     bool filled = false, fine = true;
-    if (v->kind == CM_TICK_OPTIMIZER)
-        fine = fill_with_passes(v, i, out, &filled);
-    if (fine && !filled && v->kind != CM_TICK_DATA && v->kind != CM_TICK_MODULE)
-        fine = fill_with_idle(v, i, CM_TICK_DATA, out, &filled);
-    if (fine && !filled && v->kind != CM_TICK_MODULE)
-        fine = fill_with_idle(v, i, CM_TICK_MODULE, out, &filled);
+    if (kind == CM_TICK_OPTIMIZER)
+        fine = fill_with_passes(silences->view, i, out, &filled);
+    if (fine && !filled && kind != CM_TICK_DATA && kind != CM_TICK_MODULE)
+        fine = fill_with_idle(silences, i, CM_TICK_DATA, out, &filled);
+    if (fine && !filled && kind != CM_TICK_MODULE)
+        fine = fill_with_idle(silences, i, CM_TICK_MODULE, out, &filled);
     return fine;
 }

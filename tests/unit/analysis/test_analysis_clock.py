@@ -9,6 +9,7 @@ import pytest
 from craft import BACKWARD, DATA, MODULE, OPTIMIZER, ROOT, STEP
 
 MS = 1_000_000
+NAMES = ("step_clock", "step_clock_groups", "step_clock_leads", "step_clock_silence")
 
 
 class Moment(ctypes.Structure):
@@ -21,8 +22,12 @@ class Tick(ctypes.Structure):
         ("object", ctypes.c_uint64),
         ("backward", ctypes.c_uint64),
         ("line", ctypes.c_uint32),
+        ("stack", ctypes.c_uint32),
+        ("thread", ctypes.c_uint32),
         ("kind", ctypes.c_uint32),
         ("inside", ctypes.c_bool),
+        ("no_grad", ctypes.c_bool),
+        ("sanity", ctypes.c_bool),
     ]
 
 
@@ -65,11 +70,12 @@ class Steps(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def library() -> ctypes.CDLL:
-    parts = [ROOT / "csrc/heap" / f"{name}.c" for name in ("step_clock", "step_clock_groups", "step_clock_silence")]
-    parts.append(ROOT / "csrc/base/hash.c")
+    parts = [ROOT / "csrc/heap" / f"{name}.c" for name in NAMES]
+    parts += [ROOT / "csrc/base" / f"{name}.c" for name in ("hash", "idmap")]
     clock = craft.library("clock.so", parts)
     clock.cm_clock_new.restype = ctypes.c_void_p
-    for function in (clock.cm_clock_tick, clock.cm_clock_object, clock.cm_clock_renew, clock.cm_clock_choose):
+    for name in ("tick", "object", "renew", "block", "choose"):
+        function = getattr(clock, f"cm_clock_{name}")
         function.restype = ctypes.c_bool
     return clock
 
@@ -93,9 +99,11 @@ class Program:
     def wait(self, ms: float = 1) -> None:
         self.time += int(ms * MS)
 
-    def tick(self, kind: int, obj: int, line: int, *, inside: bool = False) -> int:
+    def tick(
+        self, kind: int, obj: int, line: int, *, inside: bool = False, no_grad: bool = False, sanity: bool = False
+    ) -> int:
         self.wait(0.001)
-        tick = Tick(self._moment(), obj, self.backwards, line, kind, inside)
+        tick = Tick(self._moment(), obj, self.backwards, line, 1000 * kind + line, 0, kind, inside, no_grad, sanity)
         assert self.library.cm_clock_tick(self.clock, ctypes.byref(tick))
         return int(tick.at.position)
 
@@ -107,6 +115,17 @@ class Program:
     def renew(self, obj: int) -> None:
         self._moment()
         assert self.library.cm_clock_renew(self.clock, ctypes.c_uint64(obj))
+
+    def block(self, stack: int, thread: int = 0) -> int:
+        """A block that this stack allocates."""
+        at = self._moment()
+        assert self.library.cm_clock_block(self.clock, ctypes.c_uint32(stack), ctypes.c_uint32(thread), at)
+        return int(at.position)
+
+    def close_recording(self) -> int:
+        at = self._moment()
+        self.library.cm_clock_close(self.clock, at)
+        return int(at.position)
 
     def node(self) -> int:
         at = self._moment()
@@ -624,7 +643,6 @@ def short_evaluation(p: Program) -> Outcome:
 
 @case
 def one_batch_of_evaluation(p: Program) -> Outcome:
-    """A sample now and then: part of the step that it delays."""
     for block in range(4):
         for _ in range(5):
             p.data(100)
@@ -632,7 +650,8 @@ def one_batch_of_evaluation(p: Program) -> Outcome:
             p.backward()
             p.opt()
         p.evaluate(1, loader=200 + block)
-    return {"training": 20}, []
+    changes = [(5, "evaluation"), (6, "training"), (11, "evaluation"), (12, "training"), (17, "evaluation")]
+    return {"training": 20, "evaluation": 4}, [*changes, (18, "training"), (23, "evaluation")]
 
 
 @case
@@ -696,7 +715,7 @@ def evaluation_by_calls(p: Program) -> Outcome:
             p.tick(MODULE, 301, 61)
             p.wait(3)
     changes = [(10, "evaluation"), (16, "training"), (26, "evaluation"), (32, "training"), (42, "evaluation")]
-    return {"training": 30, "evaluation": 17}, changes
+    return {"training": 30, "evaluation": 18}, changes
 
 
 @case
@@ -713,7 +732,7 @@ def episodes_of_any_length(p: Program) -> Outcome:
 
 @case
 def rollouts_and_updates(p: Program) -> Outcome:
-    """PPO: 40 steps of the environment without a graph, then 8 updates. The first are before the first node."""
+    """PPO: 40 steps of the environment without a graph, then 8 updates."""
     for _ in range(5):
         for _ in range(40):
             p.tick(MODULE, 300, 50)
@@ -722,8 +741,8 @@ def rollouts_and_updates(p: Program) -> Outcome:
             p.forward()
             p.backward()
             p.opt()
-    changes = [change for i in range(4) for change in ((8 + 48 * i, "evaluation"), (48 + 48 * i, "training"))]
-    return {"training": 40, "evaluation": 160}, changes
+    changes = [change for i in range(5) for change in ((48 * i, "evaluation"), (40 + 48 * i, "training"))]
+    return {"training": 40, "evaluation": 200}, changes[1:]
 
 
 @case
@@ -843,7 +862,7 @@ def module_calls(p: Program) -> Outcome:
     for _ in range(9):
         p.tick(MODULE, 300, 60)
         p.wait(5)
-    return {"inference": 8}, []
+    return {"inference": 9}, []
 
 
 @case
@@ -863,7 +882,7 @@ def training_then_module_calls(p: Program) -> Outcome:
     for _ in range(20):
         p.tick(MODULE, 300, 60)
         p.wait(5)
-    return {"training": 10, "evaluation": 19}, [(10, "evaluation")]
+    return {"training": 10, "evaluation": 20}, [(10, "evaluation")]
 
 
 @case
@@ -902,7 +921,7 @@ def generation(p: Program) -> Outcome:
         p.tick(MODULE, 300, 60)
         for _ in range(n):
             p.tick(MODULE, 300, 65)
-    return {"inference": len(tokens) + sum(tokens) - 1}, []
+    return {"inference": len(tokens) + sum(tokens)}, []
 
 
 @case
@@ -913,7 +932,7 @@ def generation_in_two_phases(p: Program) -> Outcome:
             p.tick(MODULE, 300, lines[0])
             for _ in range(9):
                 p.tick(MODULE, 300, lines[1])
-    return {"inference": 60, "inference 2": 59}, [(60, "inference 2")]
+    return {"inference": 60, "inference 2": 60}, [(60, "inference 2")]
 
 
 @case
@@ -924,6 +943,156 @@ def a_line_now_and_then(p: Program) -> Outcome:
         p.backward()
         p.opt(1, line=40 if i % 10 == 9 else 20)
     return {"training": 60}, []
+
+
+@case
+def a_loader_that_runs_ahead(p: Program) -> Outcome:
+    """Accelerate asks for the next batch before it hands out the last one: n batches, n + 1 requests before n calls."""
+    for _ in range(2):
+        for loader, batches, line, trains in ((100, 8, 50, True), (200, 4, 60, False)):
+            p.renew(loader)
+            p.data(loader, 11)
+            for _ in range(batches):
+                p.data(loader, 10)
+                p.tick(MODULE, 300, line, no_grad=not trains)
+                if trains:
+                    p.backward()
+                    p.opt()
+    return {"training": 16, "evaluation": 8}, [(8, "evaluation"), (12, "training"), (20, "evaluation")]
+
+
+@case
+def a_loader_that_is_not_exhausted(p: Program) -> Outcome:
+    """Two batches of a longer loader, then the training's iterator goes on."""
+    for block in range(4):
+        for _ in range(5):
+            p.data(100, 10)
+            p.tick(MODULE, 300, 50)
+            p.backward()
+            p.opt()
+        p.renew(200 + block)
+        for _ in range(2):
+            p.data(200 + block, 30)
+            p.tick(MODULE, 300, 60, no_grad=True)
+    changes = [(5, "evaluation"), (7, "training"), (12, "evaluation"), (14, "training"), (19, "evaluation")]
+    return {"training": 20, "evaluation": 8}, [*changes, (21, "training"), (26, "evaluation")]
+
+
+@case
+def two_loaders_side_by_side(p: Program) -> Outcome:
+    """a = next(left); f(a); b = next(right); f(b)"""
+    for _ in range(10):
+        for loader, line in ((200, 30), (201, 32)):
+            p.data(loader, line)
+            p.tick(MODULE, 300, line + 1)
+    p.data(200, 30)
+    return {"inference": 1, "inference 2": 10}, [(1, "inference 2")]  # at first they may be two loops
+
+
+@case
+def another_object_is_evaluated(p: Program) -> Outcome:
+    for _ in range(3):
+        for _ in range(8):
+            p.tick(MODULE, 300, 50)
+            p.backward()
+            p.opt()
+        for _ in range(4):
+            p.tick(MODULE, 400, 60, no_grad=True)
+    changes = [(8, "evaluation"), (12, "training"), (20, "evaluation"), (24, "training"), (32, "evaluation")]
+    return {"training": 24, "evaluation": 12}, changes
+
+
+@case
+def another_object_with_gradients(p: Program) -> Outcome:
+    """model.eval() alone."""
+    for _ in range(3):
+        for _ in range(8):
+            p.tick(MODULE, 300, 50)
+            p.backward()
+            p.opt()
+        for _ in range(4):
+            p.tick(MODULE, 400, 60)
+    changes = [(8, "evaluation"), (12, "training"), (20, "evaluation"), (24, "training"), (32, "evaluation")]
+    return {"training": 24, "evaluation": 12}, changes
+
+
+@case
+def one_call_without_gradient(p: Program) -> Outcome:
+    """A picture now and then."""
+    for _ in range(3):
+        for _ in range(6):
+            p.tick(MODULE, 300, 50)
+            p.backward()
+            p.opt()
+        p.tick(MODULE, 300, 60, no_grad=True)
+    changes = [(6, "evaluation"), (7, "training"), (13, "evaluation"), (14, "training"), (20, "evaluation")]
+    return {"training": 18, "evaluation": 3}, changes
+
+
+@case
+def a_teacher_in_every_step(p: Program) -> Outcome:
+    for _ in range(3):
+        p.tick(MODULE, 400, 49, no_grad=True)
+        p.tick(MODULE, 300, 50)
+        p.backward()
+        p.opt()
+    return {"training": 3}, []
+
+
+@case
+def a_teacher_now_and_then(p: Program) -> Outcome:
+    """Its batch is the step's own."""
+    for i in range(20):
+        p.data()
+        if i % 4 == 3:
+            p.tick(MODULE, 400, 49, no_grad=True)
+        p.tick(MODULE, 300, 50)
+        p.backward()
+        p.opt()
+    return {"training": 20}, []
+
+
+@case
+def one_line_with_and_without_gradients(p: Program) -> Outcome:
+    """for phase in ("train", "val"): with set_grad_enabled(phase == "train"): ..., two batches each."""
+    for _ in range(3):
+        for batches, trains in ((5, True), (2, False)):
+            for _ in range(batches):
+                p.data(100, 10)
+                p.tick(MODULE, 300, 50, no_grad=not trains)
+                if trains:
+                    p.backward()
+                    p.opt()
+    changes = [(5, "evaluation"), (7, "training"), (12, "evaluation"), (14, "training"), (19, "evaluation")]
+    return {"training": 15, "evaluation": 6}, changes
+
+
+@case
+def a_forward_that_asks_for_shapes(p: Program) -> Outcome:
+    p.tick(MODULE, 300, 40, no_grad=True)
+    p.train(10, loader=None)
+    return {"training": 10}, []
+
+
+@case
+def a_short_training_and_a_long_evaluation(p: Program) -> Outcome:
+    p.train(4, loader=None)
+    p.evaluate(20)
+    return {"training": 4, "evaluation": 20}, [(4, "evaluation")]
+
+
+@case
+def a_sanity_check(p: Program) -> Outcome:
+    for _ in range(2):
+        p.tick(DATA, 200, 30, sanity=True)
+        p.tick(MODULE, 300, 31, no_grad=True, sanity=True)
+    for epoch in range(2):
+        p.train(10, loader=100 + epoch)
+        for _ in range(3):
+            p.tick(DATA, 210 + epoch, 30)
+            p.tick(MODULE, 300, 31, no_grad=True)
+    changes = [(2, "training"), (12, "evaluation"), (15, "training"), (25, "evaluation")]
+    return {"sanity check": 2, "training": 20, "evaluation": 6}, changes
 
 
 @case
@@ -1019,14 +1188,23 @@ def test_two_phases_made_up_front_are_cut_where_the_second_takes_over(program: P
     assert program.result().ends == program.ends
 
 
-def test_evaluation_ends_where_its_loader_was_empty(program: Program) -> None:
+def test_evaluation_ends_where_training_goes_on(program: Program) -> None:
+    """What is made of its results is no part of the next training step."""
     program.train(10)
     program.evaluate(20, loader=200)
-    last = program.position - 1  # the tick that found it empty
+    first = program.position
     program.train(10, loader=101)
     result = program.result()
     assert result.loop_of[10:31] == ["evaluation"] * 20 + ["training"]
-    assert result.ends[29] == last
+    assert result.ends[29] == first
+
+
+def test_evaluation_at_the_end_ends_where_its_loader_was_empty(program: Program) -> None:
+    program.train(10)
+    program.evaluate(20, loader=200)
+    last = program.position - 1
+    program.wait(10)
+    assert program.result().ends[-1] == last
 
 
 def test_setup_is_no_part_of_the_first_step(program: Program) -> None:
@@ -1048,6 +1226,105 @@ def test_without_a_loader_the_first_node_begins(program: Program) -> None:
     program.backward()
     program.opt()
     assert program.result().begin == first
+
+
+SETUP, BATCH, FORWARD, AFTER, TEST_BATCH, SUM, REST = range(1000, 1007)
+
+
+def learn(program: Program, steps: int) -> tuple[list[int], list[int]]:
+    """Batches made on the fly: where they are made, and where steps end."""
+    made = []
+    for _ in range(steps):
+        made.append(program.block(BATCH))
+        program.tick(MODULE, 400, 49, no_grad=True)  # a frozen part
+        program.block(FORWARD)
+        program.tick(MODULE, 300, 50)
+        program.node()
+        program.backward()
+        program.opt()
+        program.block(AFTER)
+    return made, program.ends[-steps:]
+
+
+def test_the_batch_of_the_first_step_belongs_to_it(program: Program) -> None:
+    program.new(1)
+    program.block(SETUP)
+    made, ends = learn(program, 5)
+    result = program.result()
+    assert (result.begin, result.ends) == (made[0], ends)
+
+
+def test_another_thread_leads_to_nothing(program: Program) -> None:
+    program.new(1)
+    made = []
+    for _ in range(5):
+        program.block(BATCH + 100, thread=7)
+        made.append(program.block(BATCH))
+        program.tick(MODULE, 300, 50)
+        program.backward()
+        program.opt()
+    assert program.result().begin == made[0]
+
+
+def test_without_modules_the_first_forward_begins(program: Program) -> None:
+    program.new(1)
+    program.block(SETUP)
+    made = []
+    for _ in range(5):
+        made.append(program.block(BATCH))
+        program.block(FORWARD)
+        program.node()
+        program.backward()
+        program.opt()
+        program.block(AFTER)
+    assert program.result().begin == made[0]
+
+
+def test_evaluation_has_its_own_batches(program: Program) -> None:
+    program.block(SETUP)
+    learn(program, 6)
+    made = []
+    for _ in range(4):
+        made.append(program.block(TEST_BATCH))
+        program.tick(MODULE, 300, 60, no_grad=True)
+        program.block(SUM)
+    program.block(REST)  # of all results
+    again, _ = learn(program, 6)
+    result = program.result()
+    assert result.loops == {"training": 12, "evaluation": 4}
+    assert result.ends[6:10] == [*made[1:], again[0]]
+
+
+def test_the_last_call_ends_where_something_new_begins(program: Program) -> None:
+    made = []
+    for _ in range(5):
+        made.append(program.block(BATCH))
+        program.tick(MODULE, 300, 60, no_grad=True)
+        program.block(SUM)
+    rest = program.block(REST)
+    program.block(REST)
+    result = program.result()
+    assert (result.begin, result.ends) == (made[0], [*made[1:], rest])
+
+
+def test_the_end_of_the_recording_is_no_part_of_the_last_call(program: Program) -> None:
+    for _ in range(5):
+        program.tick(MODULE, 300, 60, no_grad=True)
+    program.wait()
+    at = program.close_recording()
+    program.block(REST)
+    assert program.result().ends[-1] == at
+
+
+def test_where_blocks_were_left_out_calls_divide(program: Program) -> None:
+    learn(program, 6)
+    calls = []
+    for _ in range(4):
+        program.block(TEST_BATCH)
+        program.library.cm_clock_compacted(program.clock)
+        calls.append(program.tick(MODULE, 300, 60, no_grad=True))
+    again, _ = learn(program, 6)
+    assert program.result().ends[6:10] == [*calls[1:], again[0]]
 
 
 def test_where_nothing_was_set_up_the_recording_begins(program: Program) -> None:

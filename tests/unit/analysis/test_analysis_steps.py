@@ -171,7 +171,7 @@ def test_modules_of_a_data_set_are_no_clock(analyze: Analyze) -> None:
         t.tick(MODULE, 0x5000, data)
         if i % 2:
             t.tick(MODULE, 0x6000, t.line(12))
-    assert analyze(t)["clock"]["loops"][0]["steps"] == 9
+    assert analyze(t)["clock"]["loops"][0]["steps"] == 10
 
 
 def test_updates_of_an_iteration(analyze: Analyze) -> None:

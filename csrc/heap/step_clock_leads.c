@@ -1,0 +1,195 @@
+/* What belongs to a tick although it comes before: the batch that is made just before the call. A
+ * stack leads to a tick if it allocated between two ticks, the later of them being of that site,
+ * whatever the site of the earlier one was. So what ends the previous iteration does not lead, nor
+ * does setup: they come before one site only. */
+#include "step_clock_parts.h"
+#include "../base/grow.h"
+#include "../base/idmap.h"
+
+enum {
+    LEARNT = 2,           /* times that one site follows another, until their stacks are known */
+    ANY_SITE = UINT32_MAX /* the stack came after two sites: it leads */
+};
+
+/* The first allocation of a stack since the last tick. */
+typedef struct entry {
+    cm_moment at;
+    uint32_t stack, thread;
+    bool fresh; /* the first one of all */
+} entry;
+
+typedef struct site {
+    entry *first; /* what was allocated before its first tick */
+    size_t count;
+    uint32_t thread; /* of that tick */
+    uint64_t ticks;
+} site;
+
+struct cm_clock_leads {
+    cm_idmap number; /* stack, and whether without gradient -> site */
+    site *site;
+    size_t sites, site_capacity;
+    uint32_t last;  /* site of the last tick + 1, 0 = none */
+    cm_idmap after; /* site and stack -> the site + 1 that came before, or ANY_SITE */
+    cm_idmap follows;
+    entry *entry; /* since the last tick */
+    size_t count, capacity;
+    uint32_t *seen; /* by stack: the segment that has it, from 1 */
+    size_t seen_capacity;
+    uint32_t segment;
+    bool compacted, closed;
+    cm_moment closing; /* the recording's own end, after the last tick */
+};
+
+cm_clock_leads *cm_clock_leads_new(void)
+{
+    cm_clock_leads *leads = calloc(1, sizeof *leads);
+    if (leads != NULL)
+        leads->segment = 1;
+    return leads;
+}
+
+void cm_clock_leads_free(cm_clock_leads *leads)
+{
+    if (leads == NULL)
+        return;
+    for (size_t i = 0; i < leads->sites; i++)
+        free(leads->site[i].first);
+    free(leads->site);
+    cm_idmap_clear(&leads->number);
+    cm_idmap_clear(&leads->after);
+    cm_idmap_clear(&leads->follows);
+    free(leads->entry);
+    free(leads->seen);
+    free(leads);
+}
+
+bool cm_clock_leads_block(cm_clock_leads *leads, uint32_t stack, uint32_t thread, cm_moment at)
+{
+    if (stack < CM_STACK_FIRST)
+        return true;
+    if (!cm_grow_zeroed((void **)&leads->seen, &leads->seen_capacity, (size_t)stack + 1,
+                        sizeof *leads->seen))
+        return false;
+    if (leads->seen[stack] == leads->segment)
+        return true;
+    if (!cm_grow((void **)&leads->entry, &leads->capacity, leads->count + 1, sizeof *leads->entry))
+        return false;
+    leads->entry[leads->count++] = (entry){at, stack, thread, leads->seen[stack] == 0};
+    leads->seen[stack] = leads->segment;
+    return true;
+}
+
+void cm_clock_leads_compacted(cm_clock_leads *leads)
+{
+    leads->compacted = true;
+}
+
+void cm_clock_leads_close(cm_clock_leads *leads, cm_moment at)
+{
+    if (!leads->closed)
+        leads->closing = at;
+    leads->closed = true;
+}
+
+size_t cm_clock_leads_sites(const cm_clock_leads *leads)
+{
+    return leads->sites;
+}
+
+/* A call with a gradient is another site than the same call without. */
+static bool number_site(cm_clock_leads *leads, const cm_tick *tick, uint32_t *number)
+{
+    uint64_t key = (uint64_t)tick->stack << 1 | tick->no_grad;
+    if (cm_idmap_get(&leads->number, key, number))
+        return true;
+    *number = (uint32_t)leads->sites;
+    if (!cm_grow((void **)&leads->site, &leads->site_capacity, leads->sites + 1,
+                 sizeof *leads->site) ||
+        !cm_idmap_put(&leads->number, key, *number))
+        return false;
+    leads->site[leads->sites++] = (site){0};
+    return true;
+}
+
+static uint64_t pair(uint32_t at, uint32_t stack)
+{
+    return (uint64_t)at << 32 | stack;
+}
+
+/* Notes what was allocated between the last tick and one of this site. */
+static bool learn(cm_clock_leads *leads, uint32_t number)
+{
+    uint32_t times = 0, from;
+    cm_idmap_get(&leads->follows, pair(number, leads->last), &times);
+    if (times == LEARNT)
+        return true;
+    if (!cm_idmap_put(&leads->follows, pair(number, leads->last), times + 1))
+        return false;
+    for (size_t i = 0; i < leads->count; i++) {
+        uint64_t key = pair(number, leads->entry[i].stack);
+        bool known = cm_idmap_get(&leads->after, key, &from);
+        if (known && (from == ANY_SITE || from == leads->last))
+            continue;
+        if (!cm_idmap_put(&leads->after, key, known ? ANY_SITE : leads->last))
+            return false;
+    }
+    return true;
+}
+
+static const entry *find_lead(const cm_clock_leads *leads, uint32_t number, const entry *from,
+                              size_t count, uint32_t thread)
+{
+    uint32_t after;
+    for (size_t i = 0; i < count; i++)
+        if (from[i].thread == thread &&
+            cm_idmap_get(&leads->after, pair(number, from[i].stack), &after) && after == ANY_SITE)
+            return &from[i];
+    return NULL;
+}
+
+bool cm_clock_leads_tick(cm_clock_leads *leads, const cm_tick *tick, cm_clock_lead *lead)
+{
+    *lead = (cm_clock_lead){.at = tick->at};
+    if (!number_site(leads, tick, &lead->site) || (!leads->compacted && !learn(leads, lead->site)))
+        return false;
+    site *s = &leads->site[lead->site];
+    const entry *found = NULL;
+    lead->first = s->ticks++ == 0;
+    if (!leads->compacted && lead->first) {
+        if (!cm_copy((void **)&s->first, leads->entry, leads->count, sizeof *leads->entry))
+            return false;
+        s->count = leads->count;
+        s->thread = tick->thread;
+    } else if (!leads->compacted) {
+        found = find_lead(leads, lead->site, leads->entry, leads->count, tick->thread);
+    }
+    if (found != NULL)
+        lead->at = found->at;
+    leads->last = lead->site + 1;
+    leads->count = 0;
+    leads->segment++;
+    leads->compacted = leads->closed = false;
+    return true;
+}
+
+cm_moment cm_clock_leads_begin(const cm_clock_leads *leads, const cm_clock_lead *lead)
+{
+    const site *s = &leads->site[lead->site];
+    const entry *found =
+        lead->first ? find_lead(leads, lead->site, s->first, s->count, s->thread) : NULL;
+    return found != NULL ? found->at : lead->at;
+}
+
+bool cm_clock_leads_trail(const cm_clock_leads *leads, cm_moment *trail)
+{
+    bool loops = leads->last != 0 && leads->site[leads->last - 1].ticks > 1 && !leads->compacted;
+    *trail = leads->closing;
+    for (size_t i = 0; loops && i < leads->count; i++)
+        if (leads->entry[i].fresh) {
+            if (!leads->closed || leads->entry[i].at.position < trail->position)
+                *trail = leads->entry[i].at;
+            return true;
+        }
+    return leads->closed;
+}
