@@ -293,6 +293,31 @@ def validation_by_calls(prof: Any) -> None:
             optimizer.zero_grad()
 
 
+def another_model_is_evaluated(prof: Any) -> None:
+    net, shadow = model(), model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(3):
+        for _ in range(8):
+            optimizer.zero_grad()
+            forward_backward(net)
+            optimizer.step()
+        with torch.no_grad():
+            for _ in range(4):
+                shadow(torch.randn(4, 8))
+
+
+def frozen_part(prof: Any) -> None:
+    body, head = nn.Linear(8, 8), model()
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+    for _ in range(12):
+        x = torch.randn(4, 8)
+        with torch.no_grad():
+            x = body(x)
+        head(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def accumulation(prof: Any) -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -354,7 +379,8 @@ CASES = [
     delayed_actor, lbfgs, lbfgs_once, step_at_the_end, by_hand, by_hand_with_grad, two_losses_by_hand, inner_gradients,
     optimizer_in_backward, scaler_one_overflow, scaler_long_overflow, two_phases, evaluation, short_evaluation_every_k,
     validation, validation_slow_at_first, validation_slow_in_training, validation_slow_in_evaluation,
-    validation_by_calls, accumulation, inference_with_loader, inference_with_calls, generation, explicit, scheduled,
+    validation_by_calls, another_model_is_evaluated, frozen_part,
+    accumulation, inference_with_loader, inference_with_calls, generation, explicit, scheduled,
 ]  # fmt: skip
 
 
@@ -377,6 +403,7 @@ def main() -> None:
             "passed": report.clock.passed and [report.clock.passed.kind, report.clock.passed.steps],
             "rate": report.clock.rate and [report.clock.rate.updates, report.clock.rate.joined],
             "changes": len(report.clock.changes),
+            "allocated": [s.allocated for s in steps],
         }
     print(json.dumps(found))
 

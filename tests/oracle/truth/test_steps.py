@@ -32,6 +32,8 @@ EXPECTED = {
     "scaler_long_overflow": 24,  # the silence is long: backward passes take over, and give back
     "two_phases": 20,
     "short_evaluation_every_k": 20 + 4 * 3,
+    "another_model_is_evaluated": 3 * (8 + 4),
+    "frozen_part": 12,
     "accumulation": 24,  # six steps of the optimizer are too few
     "inference_with_loader": 9,
     "inference_with_calls": 40,
@@ -83,6 +85,16 @@ def test_waiting_makes_no_step(seen):
     for case in ("", "_slow_at_first", "_slow_in_training", "_slow_in_evaluation"):
         assert seen[f"validation{case}"]["order"] == 3 * one, case
     assert seen["validation_by_calls"]["order"] == 3 * one
+
+
+def test_another_model_is_evaluated(seen):
+    assert seen["another_model_is_evaluated"]["order"] == 3 * (["training"] * 8 + ["evaluation"] * 4)
+    assert len({*seen["another_model_is_evaluated"]["allocated"][8:12]}) == 1
+
+
+def test_the_first_step_has_its_batch_and_its_frozen_part(seen):
+    first, *others = seen["frozen_part"]["allocated"]
+    assert len({*others}) == 1 and first >= others[0]
 
 
 def test_a_generation_is_one_loop(seen):
