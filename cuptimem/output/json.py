@@ -288,6 +288,7 @@ def summary(report: Report) -> dict[str, Any]:
             for device in report.devices
         ],
         "resident_peak": max((point.bytes for point in report.resident), default=None),
+        "process_growth": process_growth(report),
         "ooms": [refused(oom) for oom in report.ooms],
         "host_reads": [{**fields_of(read), "stack": stack(read.stack)} for read in report.host_reads],
         "steps": len({one.index for one in report.steps}),
@@ -298,6 +299,11 @@ def summary(report: Report) -> dict[str, Any]:
         "suspects": len(report.suspects),
         "backward": fields_of(report.backward),
     }
+
+
+def process_growth(report: Report) -> dict[str, Any] | None:
+    one = report.process_growth
+    return None if one is None else {**fields_of(one), "bytes": one.bytes, "bytes_per_step": one.bytes_per_step}
 
 
 def refused(one: OutOfMemory) -> dict[str, Any]:
@@ -346,6 +352,7 @@ def leaks(report: Report) -> dict[str, Any]:
         ],
         "leaks": [leak(one) for one in report.leaks],
         "suspects": [leak(one) for one in report.suspects],
+        "process_growth": process_growth(report),
         "nodes": {
             "counted": report.nodes is not None,
             "live": report.nodes,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cuptimem.displayed import Displayed
 from cuptimem.errors import Error, core
-from cuptimem.report import brief, fragmentation, leaks, ledger
+from cuptimem.report import brief, fragmentation, leaks, ledger, process
 from cuptimem.report.brief import Brief
 from cuptimem.report.chart import Chart, Span
 from cuptimem.report.fragmentation import Fragmentation
@@ -608,6 +608,8 @@ class Report(Displayed, Brief):
             said.append(f"{plural(len(self.leaks), 'leak')} of {size(round(rate))} a step")
         elif max(self.loops.values(), default=0) < leaks.STEPS_NEEDED:
             said.append("leaks not judged")
+        elif self.process_growth is not None:
+            said.append(f"no leak, but the process grows by {size(self.process_growth.bytes)}")
         else:
             said.append("no leak")
         if self.undecided:
@@ -633,6 +635,11 @@ class Report(Displayed, Brief):
     def undecided(self) -> Leaks:
         """The suspects that may well be leaks: this recording cannot tell."""
         return Leaks(suspect for suspect in self.suspects if suspect.undecided)
+
+    @cached_property
+    def process_growth(self) -> process.ProcessGrowth | None:
+        """How the whole process grows from step to step, where no tensor explains it; else None."""
+        return process.growth(self)
 
     @property
     def loops(self) -> dict[str, int]:
@@ -816,5 +823,5 @@ class Report(Displayed, Brief):
         return text.render(self._summary, terminal.width_of_output())
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name != "_summary"}
+        state = {name: value for name, value in self.__dict__.items() if name not in ("_summary", "process_growth")}
         return state | {"recorded": None}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from cuptimem.output.text import process_views
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
 from cuptimem.output.text.clock_views import counted_by
 from cuptimem.output.text.text import PROSE
@@ -310,7 +311,7 @@ def _verdict(report: Report) -> list[Block]:
             ),
         ]
     steps = _steps_of(judged, len(loops) > 1)
-    blocks: list[Block] = [Text(_headline(report, steps), "title")]
+    blocks: list[Block] = [Text(_headline(report, steps), "title"), *process_views.causes(report)]
     short = {loop: steps for loop, steps in loops.items() if loop not in judged}
     if short:
         blocks += _prose(f"Not judged: {_steps_of(short, True)} ({STEPS_NEEDED} are needed).", "dim")
@@ -328,6 +329,8 @@ def _headline(report: Report, steps: str, largest: str = "") -> str:
         return f"{plural(len(report.leaks), 'leak')} in {steps}{largest}{also}"
     if undecided:
         return f"{undecided}{largest}; {steps} judged"
+    if report.process_growth is not None:
+        return f"{process_views.headline(report.process_growth)}; no leak: {steps} judged"
     slow = [one for one in report.suspects if one.reason == "negligible"]
     if slow:
         what = f"{where(slow[0])} grows by {_total(slow[0], sign='')} a step, negligible"

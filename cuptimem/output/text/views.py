@@ -15,6 +15,7 @@ from cuptimem.output.text import (
     ledger_views,
     oom_views,
     peak_views,
+    process_views,
     table_views,
     tree_views,
 )
@@ -202,7 +203,7 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
         blocks += [Text(), Text(title, "title"), *account_views.short(contents)]
         blocks += lines_table(contents, _TOP if device is report.devices[0] else 5)
     leaks = leak_views.short(report)
-    blocks += [Text(), *leaks]
+    blocks += [Text(), *leaks, *process_views.causes(report)]
     if len(leaks) > 1:  # one line needs none between
         blocks.append(Text())
     blocks += _trend(report)
@@ -225,12 +226,17 @@ def _nothing(report: Report) -> list[Block]:
 
 
 def _devices(report: Report) -> Table:
-    resident = max((point.bytes for point in report.resident), default=0)
     left_out = set() if any(device.start for device in report.devices) else {"above start"}
     columns = [(column, cell) for column, cell in _DEVICE_COLUMNS if column.name not in left_out]
     rows = [tuple(cell(device, report) for _, cell in columns) for device in report.devices]
-    if resident:
-        rows.append(("whole process", size(resident), *[""] * (len(columns) - 2)))
+    if report.resident:
+        process = {
+            "device": "whole process",
+            "peak": size(max(point.bytes for point in report.resident)),
+            "at start": size(report.resident[0].bytes),
+            "at end": size(report.resident[-1].bytes),
+        }
+        rows.append(tuple(process.get(column.name, "") for column, _ in columns))
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
     return Table(tuple(columns[i][0] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
 
@@ -273,7 +279,7 @@ def _trend(report: Report) -> list[Block]:
             peaks = [step.peak for step in part]
             name = f"{device.name}, {loop}" if len(loops) > 1 else device.name
             blocks.append(Text(f"  {name}: {_peaks(peaks)}; {_growth(part)}"))
-    return blocks
+    return blocks + process_views.trend(report)
 
 
 def _peaks(peaks: list[int]) -> str:

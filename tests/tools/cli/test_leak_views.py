@@ -355,7 +355,8 @@ def test_json(make: Make) -> None:
     report = make(leak_sample.row(), leak_sample.nodes(), suspects=[leak_sample.row(reason="stopped")])
     document = standard_json.loads(json.text(json.leaks(report)))
     assert list(document) == [
-        "schema", "complete", "state", "reason", "lost", "compacted", "code", "judged", "leaks", "suspects", "nodes"
+        "schema", "complete", "state", "reason", "lost", "compacted", "code", "judged", "leaks", "suspects",
+        "process_growth", "nodes"
     ]  # fmt: skip
     kept, graph = document["leaks"]
     assert list(kept) == list(graph) == list(document["suspects"][0]) == KEYS
