@@ -264,6 +264,8 @@ typedef enum cm_device_bytes {
 
 /* Device types are PyTorch's c10::DeviceType; the index is -1 where there is only one device. */
 enum { CM_DEVICE_CPU = 0, CM_DEVICE_CUDA = 1, CM_DEVICE_HIP = 6, CM_DEVICE_XPU = 12 };
+/* Pinned host memory, which is a device of its own here and none of PyTorch's types. */
+enum { CM_DEVICE_PINNED = 64 };
 /* Index in a FREE or SEGMENT_FREE on CUDA: the device follows from the address, which is on one
  * device of a process only. */
 enum { CM_DEVICE_UNKNOWN = -1 };

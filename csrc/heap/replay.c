@@ -141,6 +141,8 @@ static void name_device(cm_device *d)
     char type[16];
     if (d->type < sizeof names / sizeof names[0])
         snprintf(type, sizeof type, "%s", names[d->type]);
+    else if (d->type == CM_DEVICE_PINNED)
+        snprintf(type, sizeof type, "pinned");
     else
         snprintf(type, sizeof type, "device%d", d->type);
     if (d->index < 0)

@@ -23,6 +23,21 @@
 
 #include "../capture/ring_producer.h"
 
+/* The place of `allocate` in the vtable of c10::Allocator, after two destructors (Itanium C++ ABI).
+ */
+enum { CM_VTABLE_ALLOCATE = 2 };
+
+/* c10::DataPtr. On x86-64 and aarch64, C returns a structure of this size as C++ returns one that
+ * is not trivial: in memory of the caller's. */
+typedef struct cm_data_ptr {
+    void *data;
+    void *context[2]; /* with its deleter, in the C++ library's order */
+    int8_t device_type, device_index;
+} cm_data_ptr;
+_Static_assert(sizeof(cm_data_ptr) == 32, "c10::DataPtr");
+
+typedef cm_data_ptr (*cm_allocate_fn)(void *self, size_t size);
+
 /* How many streams are recorded that one block waits for. */
 enum { CM_CUDA_WAITS = 8 };
 
@@ -98,6 +113,10 @@ typedef struct cm_cuda_state {
 cm_cuda_state cm_cuda_get_state(void);
 void cm_cuda_counts(cm_cuda_state *state); /* fills in the two counts */
 void cm_cuda_begin_counts(void);           /* sets them to zero */
+
+/* --- host_allocator.c: pinned host memory ---------------------------------------------------- */
+
+void cm_host_allocator_remove(void);
 
 /* Calls `each` for every type of allocator seen. */
 void cm_cuda_each(void (*each)(void *context, const char *type, const char *library,

@@ -8,26 +8,12 @@
 #include "slots.h"
 #include "tables.h"
 
-enum {
-    TYPES = 8,
-    ALLOCATE = 2 /* in the vtable of c10::Allocator, after two destructors (Itanium C++ ABI) */
-};
-
-/* c10::DataPtr. On x86-64 and aarch64, C returns a structure of this size as C++ returns one that
- * is not trivial: in memory of the caller's. */
-typedef struct data_ptr {
-    void *data;
-    void *context[2]; /* with its deleter, in the C++ library's order */
-    int8_t device_type, device_index;
-} data_ptr;
-_Static_assert(sizeof(data_ptr) == 32, "c10::DataPtr");
-
-typedef data_ptr (*allocate_fn)(void *self, size_t size);
+enum { TYPES = 8 };
 
 /* A class of allocators. Entries are only added, each complete before its vtable is redirected. */
 typedef struct allocator_type {
     uintptr_t vtable;
-    allocate_fn original;
+    cm_allocate_fn original;
 } allocator_type;
 
 static allocator_type types[TYPES];
@@ -59,7 +45,7 @@ static uintptr_t word(uintptr_t address)
 
 static uintptr_t allocate_word(uintptr_t vtable)
 {
-    return vtable + ALLOCATE * sizeof(void *);
+    return vtable + CM_VTABLE_ALLOCATE * sizeof(void *);
 }
 
 /* The name in the type's description, which the word before the vtable points at. */
@@ -80,21 +66,21 @@ static void leave_call(cm_cuda_call *const *entered)
     call->requested = 0;
 }
 
-static data_ptr outermost_hook(allocate_fn original, void *self, size_t size)
+static cm_data_ptr outermost_hook(cm_allocate_fn original, void *self, size_t size)
 {
     cm_cuda_call *call __attribute__((cleanup(leave_call))) = &cm_cuda_tls;
 
     call->requested = size;
     call->inside = true;
     call->refused = 0;
-    data_ptr given = original(self, size);
+    cm_data_ptr given = original(self, size);
     call->refused = 0; /* a first try was refused, but a later one succeeded */
     if (__builtin_expect(call->requested != 0, 0))
         cm_cuda_unreported_hook(given.data, size, given.device_index);
     return given;
 }
 
-static data_ptr allocate_hook(void *self, size_t size)
+static cm_data_ptr allocate_hook(void *self, size_t size)
 {
     const allocator_type *type = types;
 
@@ -117,7 +103,7 @@ static bool redirect(uintptr_t vtable)
     if (i == TYPES)
         return false;
     if (i == count) {
-        types[i] = (allocator_type){vtable, (allocate_fn)word(allocate_word(vtable))};
+        types[i] = (allocator_type){vtable, (cm_allocate_fn)word(allocate_word(vtable))};
         atomic_store(&type_count, count + 1);
     }
     return word(allocate_word(vtable)) == (uintptr_t)allocate_hook ||

@@ -16,6 +16,7 @@ static bool register_symbols(void)
     return cm_slots_register(cm_allocator_symbols, cm_allocator_symbol_count) &&
            cm_slots_register(cm_autograd_symbols, cm_autograd_symbol_count) &&
            cm_slots_register(cm_cuda_symbols, cm_cuda_symbol_count) &&
+           cm_slots_register(cm_host_allocator_symbols, cm_host_allocator_symbol_count) &&
            cm_slots_register(cm_cuda_slot_symbols, cm_cuda_slot_symbol_count) &&
            cm_slots_register(cm_cupti_symbols, cm_cupti_symbol_count);
 }
@@ -96,6 +97,7 @@ void cm_sources_remove(void)
 {
     cm_simulated_remove();
     cm_cuda_remove();
+    cm_host_allocator_remove();
     cm_dispose_remove();
     cm_slots_remove();
 }

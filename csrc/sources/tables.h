@@ -13,6 +13,8 @@ extern const size_t cm_autograd_symbol_count;
 
 extern cm_slot_symbol cm_cuda_symbols[];
 extern const size_t cm_cuda_symbol_count;
+extern cm_slot_symbol cm_host_allocator_symbols[];
+extern const size_t cm_host_allocator_symbol_count;
 /* CUDA allocations of any library, while CUPTI is not in use (cuda_slots.h). Registered last. */
 extern cm_slot_symbol cm_cuda_slot_symbols[];
 extern const size_t cm_cuda_slot_symbol_count;

@@ -17,7 +17,7 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--depth", type=reading.count, metavar="N", help="only the first N parts of modules' names")
     reading.add_step(result, "the peak of step N (from 0; -1 is the last) instead of the run's")
-    result.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
+    result.add_argument("--device", metavar="D", help="only this device (cpu, pinned, cuda:0); default: all")
     result.add_argument("-n", "--top", type=reading.count, default=40, metavar="N", help="modules to show (40)")
     return result
 

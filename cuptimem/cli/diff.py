@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("before", metavar="BEFORE", help="a trace")
     result.add_argument("after", metavar="AFTER", help="another one")
     result.add_argument(
-        "--device", metavar="D", help="lines of this device (cpu, cuda:0); default: the first that changed"
+        "--device", metavar="D", help="lines of this device (cpu, pinned, cuda:0); default: the first that changed"
     )
     result.add_argument("-n", "--top", type=reading.count, default=6, metavar="N", help="lines of each table (6)")
     writing.add_output(result)

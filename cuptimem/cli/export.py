@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         "tensorboard a folder",
     )
     result.add_argument("-f", "--force", action="store_true", help="replace what is there")
-    result.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
+    result.add_argument("--device", metavar="D", help="only this device (cpu, pinned, cuda:0); default: all")
     result.add_argument(
         "--what", choices=_WHAT, help="of speedscope and collapsed: which blocks (default: all of these; peak)"
     )

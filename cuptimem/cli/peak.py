@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
         help="what was alive at the start or end of the run, or of the step, instead of its peak; oom: when memory was "
         "refused, on one page (of the request whose exception ended the program, else of the first one)",
     )
-    result.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
+    result.add_argument("--device", metavar="D", help="only this device (cpu, pinned, cuda:0); default: all")
     result.add_argument("-n", "--top", type=reading.count, default=15, metavar="N", help="lines to show (15)")
     return result
 

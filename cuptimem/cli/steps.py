@@ -13,7 +13,7 @@ _ENDS = 20  # rows shown at each end of a long run
 
 def parser() -> argparse.ArgumentParser:
     result = reading.parser("steps", "Every training step: bytes live at its start, peak and end; allocated and freed.")
-    result.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
+    result.add_argument("--device", metavar="D", help="only this device (cpu, pinned, cuda:0); default: all")
     result.add_argument("--all", action="store_true", help=f"every row, not only the first and last {_ENDS}")
     return result
 

@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--sort", choices=grouping.ORDERS, default="bytes", help="the order of the rows (bytes)")
     reading.add_contents(result)
     result.add_argument(
-        "--device", metavar="D", help="this device (cpu, cuda:0); default: the fullest accelerator, else cpu"
+        "--device", metavar="D", help="this device (cpu, pinned, cuda:0); default: the fullest accelerator, else cpu"
     )
     result.add_argument("-n", "--top", type=reading.count, default=40, metavar="N", help="rows to show (40)")
     writing.add_output(result)

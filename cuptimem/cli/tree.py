@@ -15,7 +15,7 @@ _WIDTH = 120  # where the terminal's is unknown
 def parser() -> argparse.ArgumentParser:
     result = reading.parser("tree", "The blocks by their whole stacks, as a tree of calls.")
     reading.add_contents(result)
-    result.add_argument("--device", metavar="D", help="only this device (cpu, cuda:0); default: all")
+    result.add_argument("--device", metavar="D", help="only this device (cpu, pinned, cuda:0); default: all")
     result.add_argument(
         "--least",
         type=_percent,

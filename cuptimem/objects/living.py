@@ -211,3 +211,8 @@ def part_names(torch: ModuleType, tensor: Any) -> tuple[str, ...] | None:
         per_channel = tensor.qscheme() not in (torch.per_tensor_affine, torch.per_tensor_symmetric)
         return ("q_per_channel_scales", "q_per_channel_zero_points") if per_channel else ()
     return None
+
+
+def is_pinned(torch: Any, storage: Any) -> bool:
+    """Whether a storage lies in pinned host memory. Without CUDA there is none, and asking would begin to use it."""
+    return bool(torch.cuda.is_initialized() and storage.is_pinned())

@@ -244,6 +244,8 @@ class _Walk:
         if storage.is_shared():
             header = _SHARED_HEADER if address % mmap.PAGESIZE == _SHARED_HEADER else 0
             self._block(_core.DEVICE_CPU, -1, address - header, size + header)
+        elif living.is_pinned(self.torch, storage):
+            self.skipped += 1  # its end would not be seen
         elif storage.resizable():  # PyTorch's own, by another way; numpy's and other foreign memory is not
             self._block(_core.DEVICE_CPU, -1, address, size)
 

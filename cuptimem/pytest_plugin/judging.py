@@ -19,6 +19,7 @@ from cuptimem.pytest_plugin.limits import LEAKS, MEMORY, Limit, Limits
 from cuptimem.report import ledger
 from cuptimem.report.leaks import Holder, Leak
 from cuptimem.report.model import Contents, Contributor, Device, KeptBlock, Line, Report
+from cuptimem.report.process import HOST
 from cuptimem.report.stacks import Frame, Stack, short_file, user_frame
 
 TABLES = {MEMORY: ("above",), LEAKS: ("above", "kept")}
@@ -98,7 +99,7 @@ def memory_failures(limits: Limits, report: Report, root: Path) -> list[Failure]
         for device in report.devices:
             limit = limits.holding(MEMORY, of, device.name)
             measured = _measured(report, device, of)
-            if limit is None or device.name == "cpu" and of != "tensors":
+            if limit is None or device.name in HOST and of != "tensors":
                 continue
             if measured is None and of == "device":
                 raise ledger.missing(report, "account of the device")

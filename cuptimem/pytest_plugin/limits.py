@@ -12,10 +12,11 @@ import pytest
 
 from cuptimem import sizes
 from cuptimem.pytest_plugin.usage import usage_error
+from cuptimem.report.process import HOST
 
 MEMORY, LEAKS = "limit_tensor_memory", "limit_tensor_leaks"
 OF = ("tensors", "reserved", "device")
-_DEVICE = re.compile(r"cpu|cuda(:(0|[1-9][0-9]{0,2}))?")  # as devices are called: no cuda:01
+_DEVICE = re.compile(r"cpu|pinned|cuda(:(0|[1-9][0-9]{0,2}))?")  # as devices are called: no cuda:01
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Limit:
 
     def covers(self, device: str) -> bool:
         """Whether it is about this device: "cuda" covers "cuda:0"."""
-        if self.of != "tensors" and device == "cpu":
+        if self.of != "tensors" and device in HOST:
             return False
         return self.device is None or device == self.device or device.startswith(f"{self.device}:")
 
@@ -155,11 +156,11 @@ def _limit(where: str, kind: str, size: object, options: dict[str, Any]) -> Limi
         device = str(device)
     warmup, chosen = options.get("warmup", 0), options.get("filter_fn")
     if device is not None and not (isinstance(device, str) and _DEVICE.fullmatch(device)):
-        raise usage_error(f'{where}: unknown device {device!r}: it is "cpu", "cuda" or "cuda:0"')
+        raise usage_error(f'{where}: unknown device {device!r}: it is "cpu", "pinned", "cuda" or "cuda:0"')
     if of not in OF:
         raise usage_error(f"{where}: of={of!r} is none of {', '.join(map(repr, OF))}")
-    if of != "tensors" and device == "cpu":
-        raise usage_error(f"{where}: of={of!r} is about CUDA devices; the CPU has tensors alone")
+    if of != "tensors" and device in HOST:
+        raise usage_error(f"{where}: of={of!r} is about CUDA devices; {device!r} has tensors alone")
     if isinstance(warmup, bool) or not isinstance(warmup, int) or warmup < 0:
         raise usage_error(f"{where}: warmup is a number of calls, not {warmup!r}")
     if chosen is not None and not callable(chosen):

@@ -21,6 +21,7 @@ from cuptimem.pytest_plugin import baselines, own
 from cuptimem.record import instruments, process_info, recorder
 from cuptimem.report.load import analyze
 from cuptimem.report.model import Report
+from cuptimem.report.process import HOST
 
 LONG = 256 << 20  # bytes of trace
 ENDED_EARLY = "the recording was ended inside the test, or the test went on in another process"
@@ -110,7 +111,7 @@ def uses_cuda() -> bool:
 
 def missing_device(names: Iterable[str]) -> str:
     """The first of some CUDA devices that is not there, and why, as the end of a sentence; "" if all are."""
-    wanted = sorted(name for name in names if name != "cpu")
+    wanted = sorted(name for name in names if name not in HOST)
     if not wanted:
         return ""
     try:

@@ -35,7 +35,7 @@ _PATIENCE_SECONDS = 2.0  # for the analysis, or this share of the time recorded
 _EARLY_SECONDS = 0.1  # for all early searches together, or the same share
 _PATIENCE_SHARE = 0.01
 _EARLY = ("one epoch", "no collection")  # suspects that an early search includes, besides verdicts
-_DEVICES = {"cpu": _core.DEVICE_CPU, "cuda": _core.DEVICE_CUDA}
+_DEVICES = {"cpu": _core.DEVICE_CPU, "cuda": _core.DEVICE_CUDA, "pinned": _core.DEVICE_PINNED}
 
 _Block = tuple[int, int]  # address, bytes
 

@@ -71,8 +71,8 @@ class Figures(ABC):
         return False
 
     def on(self, device: str) -> Figures:
-        """The figures of one device ("cpu", "cuda:0"), or of all that are CUDA's ("cuda"). All zero without an
-        allocation there. Raises ValueError for what is no device's name."""
+        """The figures of one device ("cpu", "pinned", "cuda:0"), or of all that are CUDA's ("cuda"). All zero without
+        an allocation there. Raises ValueError for what is no device's name."""
         return _OnDevice(self, device)
 
     def _devices(self) -> list[Device]:
@@ -115,8 +115,8 @@ class Figures(ABC):
 
 class _OnDevice(Figures):
     def __init__(self, whole: Figures, device: str) -> None:
-        if not re.fullmatch(r"cpu|cuda(:(0|[1-9][0-9]{0,2}))?", device):
-            raise ValueError(f'no device is called {device!r}: it is "cpu", "cuda" or "cuda:0"')
+        if not re.fullmatch(r"cpu|pinned|cuda(:(0|[1-9][0-9]{0,2}))?", device):
+            raise ValueError(f'no device is called {device!r}: it is "cpu", "pinned", "cuda" or "cuda:0"')
         self._whole, self._device = whole, device
 
     def __repr__(self) -> str:

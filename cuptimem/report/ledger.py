@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cuptimem.errors import Error
 from cuptimem.report.brief import Brief, at, in_step, name
 from cuptimem.report.libraries import library_name
+from cuptimem.report.process import HOST
 from cuptimem.report.stacks import Frame, Stack, user_frame
 
 if TYPE_CHECKING:
@@ -50,11 +51,11 @@ def missing(report: "Report", what: str) -> Error:
     """Why a recording has no ledger, or nothing else of the driver level, and what to do."""
     driver = report.driver
     if not driver.recorded:
-        if all(device.name == "cpu" for device in report.devices):
+        if all(device.name in HOST for device in report.devices):
             return Error(f"no {what} in this recording: the program allocated nothing on a CUDA device")
         why = f": {driver.reason}" if driver.reason else ""
         return Error(f"no {what} in this recording, for it has no driver level{why}")
-    if driver.allocations == 0 and all(device.name == "cpu" for device in report.devices):
+    if driver.allocations == 0 and all(device.name in HOST for device in report.devices):
         return Error(f"no {what} in this recording: the program allocated nothing on a CUDA device")
     return Error(f"no {what} in this recording: its devices were never asked, for it ended too soon")
 

@@ -39,6 +39,7 @@ from cuptimem.report.model import (
     Survivor,
     TimelinePoint,
 )
+from cuptimem.report.process import HOST
 from cuptimem.report.stacks import Frame, Stack, loop_lines
 
 _LOST_STACK = 1  # a reserved stack id, csrc/base/event.h
@@ -442,7 +443,7 @@ def _device(loader: _Loader, row: Mapping[str, Any], end_ns: int) -> Device:
 
 
 def _device_order(device: Mapping[str, Any]) -> tuple[bool, int, str]:
-    return (device["device"] == "cpu", -device["peak"], device["device"])
+    return (device["device"] in HOST, -device["peak"], device["device"])
 
 
 def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:

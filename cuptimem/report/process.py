@@ -12,7 +12,7 @@ from cuptimem.report.brief import Brief
 if TYPE_CHECKING:
     from cuptimem.report.model import Report, Step
 
-HOST = ("cpu",)  # devices whose bytes are memory of the process
+HOST = ("cpu", "pinned")  # devices whose bytes are memory of the process
 _STEPS = 20  # with fewer of them most is warm-up
 _WARM_UP = 10  # the first of so many equal parts loads libraries and builds state
 _PARTS = 4  # of the steps behind it

@@ -9,6 +9,7 @@ from cuptimem import cell_names
 from cuptimem.errors import Error
 from cuptimem.report.load import analyze
 from cuptimem.report.model import HostRead, Report
+from cuptimem.report.process import HOST
 from cuptimem.report.stacks import Frame
 from cuptimem.simulation import device_report
 from cuptimem.simulation.device_report import Note
@@ -185,7 +186,9 @@ def collect(run: Run, path: str | None = None) -> Facts:
         report_problem=problem,
         devices=_devices(run, report),
         processes=len(processes),
-        ooms=max(0 if report is None else len([oom for oom in report.ooms if oom.device != "cpu"]), _stat(run, "ooms")),
+        ooms=max(
+            0 if report is None else len([oom for oom in report.ooms if oom.device not in HOST]), _stat(run, "ooms")
+        ),
         retries=_stat(run, "retries"),
         chain=_chain(run),
         elsewhere=_elsewhere(run),

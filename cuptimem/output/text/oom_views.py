@@ -9,6 +9,7 @@ from cuptimem.output.text.peak_views import phase
 from cuptimem.output.text.words import code, count, duration, function, place, plural, share, size, where
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.model import Contributor, OutOfMemory, Report, lines_of
+from cuptimem.report.process import HOST
 
 _TOP = 6
 _REST = "(not known: compacted, lost, or not a tensor's)"
@@ -153,7 +154,7 @@ def _fits(report: Report, oom: OutOfMemory) -> list[Block]:
     """Arithmetic only: each line is enough by itself, or says what is left to free."""
     memory = oom.memory
     if memory is None or memory.lacked is None or memory.needed is None or memory.free_on_device is None:
-        where = "the machine" if oom.device == "cpu" else "the device"
+        where = "the machine" if oom.device in HOST else "the device"
         return prose(f"Not known: the recording does not say how much {where} had left.")
     lacked, needed = memory.lacked, memory.needed
     if lacked == 0:

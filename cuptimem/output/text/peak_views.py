@@ -44,6 +44,9 @@ def asked(report: Report, contents: Contents) -> str:
     requested = size(device.requested_peak or 0)
     if requested == size(contents.bytes):
         return f"all but {size(contents.bytes - (device.requested_peak or 0))} asked for"
+    if contents.device == "pinned":
+        rounding = size(contents.bytes - (device.requested_peak or 0))
+        return f"{requested} asked for, {rounding} to round each to a power of two"
     return f"{requested} asked for"
 
 

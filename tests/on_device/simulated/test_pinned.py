@@ -1,0 +1,75 @@
+"""Pinned host memory: a device of its own, sizes as asked for and as rounded, as arithmetic has them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import cuptimem
+from cuptimem import cli
+from tests.conftest import Result
+
+pytestmark = pytest.mark.cuda_torch
+
+MIB = 1 << 20
+
+PROGRAM = """\
+import sys
+import torch
+import cuptimem
+
+cache = {}
+
+
+def main():
+    net = torch.nn.Linear(8, 8).cuda()
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    with cuptimem.profile(path=sys.argv[1]) as prof:
+        for step in range(30):
+            batch = torch.randn(100, 1024).pin_memory()
+            cache[step] = torch.empty(3 << 20, dtype=torch.uint8, pin_memory=True)
+            net(batch[:, :8].cuda()).sum().backward()
+            opt.step()
+            opt.zero_grad()
+        del batch
+
+
+main()
+"""
+
+
+def test_pinned_tensors_are_a_device(tmp_path: Path, on_device: Callable[..., Result]) -> None:
+    (tmp_path / "keeps.py").write_text(PROGRAM)
+    trace = tmp_path / "keeps.cmem"
+    result = on_device("keeps.py", str(trace))
+    assert result.code == 0, result.err
+    report = cuptimem.open(trace)
+    assert [device.name for device in report.devices][0] == "cuda:0"  # the host's come last
+    pinned = report.device("pinned")
+    assert (pinned.allocations, pinned.frees) == (60, 30)
+    assert pinned.peak.bytes == 30 * 4 * MIB + MIB // 2 == pinned.requested_peak + 30 * MIB + (MIB // 2 - 409_600)
+    assert pinned.end == 30 * 4 * MIB
+    (leak,) = [leak for leak in report.leaks if leak.device == "pinned"]
+    assert (leak.bytes, leak.bytes_per_step) == (30 * 4 * MIB, 4 * MIB)
+    assert "cache" in leak.holders[0].path
+    assert all(step.allocated == 4 * MIB + MIB // 2 for step in report.steps if step.device == "pinned")
+    assert report.device("cpu").end < MIB
+
+
+@pytest.mark.parametrize("verb", ["summary", "peak", "table", "account", "tree"])
+def test_every_verb_has_it(
+    tmp_path: Path, on_device: Callable[..., Result], verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "one.py").write_text(
+        "import torch\n"
+        "kept = [torch.empty(300 << 10, dtype=torch.uint8, pin_memory=True) for _ in range(2)]\n"
+        "assert kept[0].is_pinned()\n"
+    )
+    trace = tmp_path / "one.cmem"
+    assert on_device("-m", "cuptimem", "run", "-o", str(trace), "one.py").code == 0
+    options = [] if verb in ("summary",) else ["--device", "pinned"]
+    assert cli.main([verb, *options, str(trace)]) == 0
+    shown = capsys.readouterr().out
+    assert "pinned" in shown
+    if verb in ("summary", "peak"):
+        assert "600.0 KiB asked for, 424.0 KiB to round each to a power of two" in shown
