@@ -100,6 +100,13 @@ typedef struct cm_table {
     uint64_t rest_count;
 } cm_table;
 
+/* What Python's collections freed on a device. */
+typedef struct cm_garbage {
+    uint64_t collections; /* that freed any of it */
+    int64_t freed, most;  /* most: by one of them */
+    int64_t after_oom;    /* freed since the last refused request; 0 without one */
+} cm_garbage;
+
 typedef struct cm_device_report {
     char name[24]; /* cpu, cuda:0 */
     int64_t start, peak, end, allocated, freed;
@@ -114,6 +121,7 @@ typedef struct cm_device_report {
     int64_t requested_peak; /* of the peak's bytes, those requested; -1 unknown */
     cm_segment_totals segments;
     cm_totals_check check;
+    cm_garbage garbage;
     cm_contributor *contributors; /* of the peak (or of that of options.step), largest first */
     size_t contributor_count;
     cm_tensor *tensors; /* of the run's peak, largest first */

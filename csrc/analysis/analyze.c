@@ -16,7 +16,7 @@ static const cm_part_kind *const kinds[] = {
     &cm_part_ooms,          &cm_part_leaks,      &cm_part_requested, &cm_part_segments,
     &cm_part_check,         &cm_part_host_reads, &cm_part_ledger,    &cm_part_device_curve,
     &cm_part_fragmentation, &cm_part_kernels,    &cm_part_tables,    &cm_part_charts,
-    &cm_part_tensors,       &cm_part_holders};
+    &cm_part_tensors,       &cm_part_holders,    &cm_part_garbage};
 enum { PARTS = sizeof kinds / sizeof kinds[0], EVENT_KINDS = 64 };
 
 /* Indices of the parts that need some callback. */

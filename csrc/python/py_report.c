@@ -514,6 +514,16 @@ static PyObject *table_dict(cm_py_builder *b, const void *row)
     return dict;
 }
 
+static const cm_field garbage_rows[] = {
+    CM_PLAIN(T, garbage.collections, "collections",
+             "collections of Python that freed bytes of it, without the one at the end"),
+    CM_PLAIN(T, garbage.freed, "freed", "bytes that they freed: only reference cycles held them"),
+    CM_PLAIN(T, garbage.most, "most", "the most that one of them freed"),
+    CM_PLAIN(T, garbage.after_oom, "after_oom",
+             "freed by collections after the last refused request, the one at the end too"),
+};
+static CM_FIELDS(garbage_fields, "garbage", T, false, garbage_rows);
+
 static const cm_field device_rows[] = {
     CM_TEXT(T, name, "device", "`\"cpu\"`, `\"cuda:0\"`"),
     CM_PLAIN(T, start, "start", "live bytes when the recording began"),
@@ -535,6 +545,7 @@ static const cm_field device_rows[] = {
     CM_ARRAY(T, ooms, oom_count, cm_oom, oom_fields, "ooms",
              "refused requests: the first 1,024, and the one that escaped"),
     CM_PLAIN(T, oom_total, "ooms_total", "refused requests: all of them"),
+    CM_GROUP(garbage_fields, "garbage", "what Python's collections freed"),
     CM_ARRAY(T, timeline, timeline_count, cm_timeline_point, timeline_fields, "timeline",
              "live bytes over time"),
     CM_OPTIONAL(T, requested_peak, "requested_peak",

@@ -153,7 +153,7 @@ static void *get_1(int8_t device_type)
 _Static_assert(CM_SLOT_VARIANTS == 2, "one hook for each variant");
 
 cm_slot_symbol cm_host_allocator_symbols[] = {
-    {.source = "cuda",
+    {.source = "allocator",
      .meaning = "the allocator of pinned host memory",
      .names = {"_ZN2at16getHostAllocatorEN3c1010DeviceTypeE"},
      .hooks = {get_0, get_1}},

@@ -284,6 +284,7 @@ def summary(report: Report) -> dict[str, Any]:
                 "kept": device.kept,
                 "segments": None if device.segments is None else fields_of(device.segments),
                 "check": None if device.check is None else fields_of(device.check),
+                "garbage": None if device.garbage is None else fields_of(device.garbage),
             }
             for device in report.devices
         ],

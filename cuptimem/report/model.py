@@ -343,6 +343,20 @@ class KeptBlock(Brief):
     step: int | None  # that it was made in; None: in none
 
 
+_GARBAGE_LEAST = 1 << 20  # bytes that one collection freed: less is said of none
+_GARBAGE_SHARE = 20  # ... and of the peak at least one in so many
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """What Python's collections freed on a device: bytes that only reference cycles held until then."""
+
+    collections: int  # those that freed any, without the one at the recording's end
+    freed: int
+    most: int  # by one of them
+    after_oom: int  # since the last refused request, by the one at the end, too; 0 without one
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Device(Brief):
     """Totals of one device over the whole recording."""
@@ -366,6 +380,7 @@ class Device(Brief):
     check: TotalsCheck | None = None  # None: the allocator tells no totals
     tables: tuple[Contents, ...] = ()  # those that were asked for
     refused: int = 0  # requests: all of them
+    garbage: Garbage | None = None
 
     def _said(self) -> str:
         from cuptimem.output.text.words import plural, size
@@ -635,6 +650,22 @@ class Report(Displayed, Brief):
     def undecided(self) -> Leaks:
         """The suspects that may well be leaks: this recording cannot tell."""
         return Leaks(suspect for suspect in self.suspects if suspect.undecided)
+
+    def collected_after(self, oom: OutOfMemory) -> int:
+        """What was alive at a refusal by reference cycles only, for collections behind it freed it. 0: unknown, too."""
+        device = self.device(oom.device)
+        known = device.garbage is not None and oom.escaped and oom is device.ooms[-1]
+        return min(device.garbage.after_oom, oom.allocated) if known and device.garbage is not None else 0
+
+    @property
+    def sawtooth(self) -> Device | None:
+        """The device on which the most garbage waited for Python's collector, where that is a share of its peak."""
+        waited = [
+            one
+            for one in self.devices
+            if one.garbage is not None and one.garbage.most >= max(_GARBAGE_LEAST, one.peak.bytes // _GARBAGE_SHARE)
+        ]
+        return max(waited, key=lambda one: one.garbage.most if one.garbage else 0, default=None)
 
     @cached_property
     def process_growth(self) -> process.ProcessGrowth | None:

@@ -59,6 +59,7 @@ def _verdict(one: Simulation) -> list[Block]:
         head = "THE PROGRAM FAILED"
     style: Style = "strong" if one.verdict.startswith("fits") else "warning"
     blocks: list[Block] = [Text(f"{head}: {one.reason}" if one.reason else head, style)]
+    blocks += _collectable(one)
     if one.need is not None:
         blocks += _need(one)
     if one.smallest_memory is not None:
@@ -66,6 +67,16 @@ def _verdict(one: Simulation) -> list[Block]:
         blocks.append(Text(f"  the smallest memory in which it fits: {smallest}"))
     blocks += [Text(f"  {hint}") for hint in one.hints]
     return blocks
+
+
+def _collectable(one: Simulation) -> list[Block]:
+    """Before a larger card: what was alive at the refusal, by reference cycles only."""
+    left = None if one.report is None or one.verdict == "fits" else one.report.oom_left
+    freed = 0 if left is None or one.report is None else one.report.collected_after(left)
+    if left is None or freed < left.requested:
+        return []
+    what = f"{size(freed)} of what was alive then was garbage in reference cycles"
+    return [Text(f"  {what}: gc.collect() every few steps may let it fit")]
 
 
 def _need(one: Simulation) -> list[Block]:

@@ -66,6 +66,7 @@ REGIONS = {
     ),
     "segments": Region(("*summary/devices/segments",)),
     "check": Region(("*/check",)),
+    "garbage": Region(("*/garbage",)),
     "host_read": Region(("*summary/host_reads",)),
     "oom": Region(
         ("peak --at oom/ooms",),

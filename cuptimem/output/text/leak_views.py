@@ -8,7 +8,7 @@ from cuptimem.output.text.clock_views import counted_by
 from cuptimem.output.text.text import PROSE
 from cuptimem.output.text.words import code, count, function, place, plural, share, size, where
 from cuptimem.report.leaks import OTHERS, STEPS_NEEDED, Leak, LeakPart
-from cuptimem.report.model import Report
+from cuptimem.report.model import Device, Report
 from cuptimem.report.stacks import Frame, Stack
 
 _INDENT, _DEEPER = "   ", "       "
@@ -335,11 +335,22 @@ def _headline(report: Report, steps: str, largest: str = "") -> str:
     if slow:
         what = f"{where(slow[0])} grows by {_total(slow[0], sign='')} a step, negligible"
         what += f" (and {plural(len(slow) - 1, 'more line')})" if len(slow) > 1 else ""
+    elif report.sawtooth is not None:
+        what = _garbage(report.sawtooth)
     elif report.suspects:
         what = "what grew has stopped, or was garbage"
     else:
         what = "nothing grows" if report.nodes is not None else "no tensors grow"
     return f"No leak: {steps} judged, {what}"
+
+
+def _garbage(device: Device) -> str:
+    """What waits for Python's collector, where it is much: it grows until that runs."""
+    one = device.garbage
+    if one is None:
+        return ""
+    freed = f"{plural(one.collections, 'collection')} freed {size(one.freed)}"
+    return f"but garbage in reference cycles grew to {size(one.most)} on {device.name} ({freed})"
 
 
 def _undecided(report: Report) -> str:

@@ -24,7 +24,7 @@ def page(report: Report, oom: OutOfMemory) -> list[Block]:
                 blocks += [Text(), Text(f"Live by {by}", "title"), table(oom)]
     elif oom.allocated:
         blocks += [Text(), *prose("What was alive is kept of the first sixteen refused requests only.", "dim")]
-    blocks += [Text(), Text("What would have let it fit", "title"), *_fits(report, oom)]
+    blocks += [Text(), Text("What would have let it fit", "title"), *_collected(report, oom), *_fits(report, oom)]
     others = sum(device.refused for device in report.devices) - 1
     if others:
         blocks.append(
@@ -148,6 +148,19 @@ def _lines(oom: OutOfMemory) -> Table:
 
 
 # -- what would have let it fit ------------------------------------------------------------------------------------
+
+
+def _collected(report: Report, oom: OutOfMemory) -> list[Block]:
+    """What a collection behind the last refusal freed, if that is this one: it was alive, by reference cycles only."""
+    freed = report.collected_after(oom)
+    if freed == 0:
+        return []
+    enough = "; gc.collect() before it would have made room" if freed >= oom.requested else ""
+    return prose(
+        f"{size(freed)} ({share(freed, oom.allocated)}) of what was alive was garbage: only reference cycles held it, "
+        f"and Python's collector freed it later{enough}. Break the cycles (weakref), or call gc.collect() every few "
+        "steps."
+    )
 
 
 def _fits(report: Report, oom: OutOfMemory) -> list[Block]:

@@ -60,3 +60,34 @@ def test_the_account_is_pytorchs(refused: Callable[..., tuple[Result, dict[str, 
     assert done.code == 0 and "Out of memory" not in done.err, done.err
     done, said = refused(MEMORY + lacked // MIB - 2)
     assert done.code == 1 and "- freeing 2.0 MiB more on the device" in done.err, done.err
+
+
+GARBAGE = """\
+import gc
+import torch
+
+gc.disable()
+
+
+class Node:
+    def __init__(self, data):
+        self.data, self.other = data, self
+
+
+def main():
+    kept = [Node(torch.empty(200 << 20, dtype=torch.uint8, device="cuda"))]
+    Node(torch.empty(100 << 20, dtype=torch.uint8, device="cuda"))
+    torch.empty(2 << 30, dtype=torch.uint8, device="cuda")
+
+
+main()
+"""
+
+
+def test_garbage_at_the_refusal_is_named(on_device: OnDevice, tmp_path: Path) -> None:
+    """What a frame of the traceback holds is none, though it is a cycle, too."""
+    (tmp_path / "nodes.py").write_text(GARBAGE)
+    done = on_device("-m", "cuptimem", "run", "-f", "-o", "x.cmem", "nodes.py", memory="1GiB")
+    garbage = cuptimem.open(tmp_path / "x.cmem").device("cuda").garbage
+    assert garbage is not None and (garbage.collections, garbage.after_oom) == (0, 100 * MIB)
+    assert "100.0 MiB (33 %) of what was alive was garbage: only reference cycles held it" in " ".join(done.err.split())

@@ -90,7 +90,7 @@ MARKERS = {
     "limit_tensor_memory()": 'takes one size, as in limit_tensor_memory("512 MiB")',
     'limit_tensor_memory("1B", "2B")': 'takes one size, as in limit_tensor_memory("512 MiB")',
     'limit_tensor_memory("1B", devise="cpu")': "takes device, of, not devise",
-    'limit_tensor_memory("1B", device="gpu")': 'unknown device \'gpu\': it is "cpu", "cuda" or "cuda:0"',
+    'limit_tensor_memory("1B", device="gpu")': 'unknown device \'gpu\': it is "cpu", "pinned", "cuda" or "cuda:0"',
     'limit_tensor_memory("1B", device="cuda:01")': "unknown device 'cuda:01'",
     'limit_tensor_memory("1B", of="blocks")': "of='blocks' is none of 'tensors', 'reserved', 'device'",
     'limit_tensor_memory("1B", device="cpu", of="reserved")': "of='reserved' is about CUDA devices",
