@@ -6,20 +6,44 @@
 #include "../base/idmap.h"
 
 /* Flags of a code. */
-enum { JUDGED = 1, TORCH = 2, OPTIM = 4, DATA = 8, LIBRARY = 16, ENGINE = 32, NN = 64 };
+enum {
+    JUDGED = 1,
+    TORCH = 2,
+    OPTIM = 4,
+    DATA = 8,
+    LIBRARY = 16,
+    ENGINE = 32,
+    NN = 64,
+    STEPPER = 128, /* calls the `step` of an optimizer, perhaps of one outside of PyTorch */
+    LOADS = 256,
+    BUCKETS = 512,
+    CLOSURE = 1024 /* by its name, a function that a program gives to an optimizer */
+};
 /* Flags of a stack, besides TORCH for its innermost frame. */
 enum {
     NO_USER = 1,   /* see cm_attribution_library_alone */
     PLAIN_CALL = 4 /* innermost frame in a library, but no module, optimizer or data set */
 };
-enum { BUILDS = 8, IN_DATA = 16, INNER_FORWARD = 32, INNER_OPTIM = 64, MADE_NODE = 128 };
+enum { BUILDS = 8, IN_DATA = 16, IN_BUCKETS = 32, MADE_NODE = 64, IN_OPTIMIZER = 128 };
+/* What the innermost frame that decides has begun: one of these. */
+enum {
+    INNER = 7 * 256,
+    INNER_NONE = 0,
+    INNER_FORWARD = 1 * 256,
+    INNER_OPTIM = 2 * 256,    /* code of torch/optim */
+    INNER_STEPPER = 3 * 256,  /* about to call a `step` */
+    INNER_FOREIGN = 4 * 256,  /* an optimizer of the user's */
+    INNER_PACKAGED = 5 * 256, /* an optimizer of another package */
+    INNER_LOAD = 6 * 256
+};
+enum { INHERITED = INNER | IN_DATA | IN_OPTIMIZER };
 
 enum { ROOTS = 4 };
 
 struct cm_attribution {
     const cm_reader *reader;
     const cm_library *library;
-    uint8_t *code, *stack;
+    uint16_t *code, *stack;
     size_t code_capacity, stack_capacity;
     uint32_t judged;   /* stacks */
     char *root[ROOTS]; /* ".../torch/" */
@@ -49,8 +73,10 @@ cm_attribution *cm_attribution_copy(const cm_attribution *attribution, const cm_
     copy->failed = attribution->failed;
     copy->code_capacity = attribution->code_capacity;
     copy->stack_capacity = attribution->stack_capacity;
-    bool fine = cm_copy((void **)&copy->code, attribution->code, attribution->code_capacity, 1) &&
-                cm_copy((void **)&copy->stack, attribution->stack, attribution->stack_capacity, 1);
+    bool fine = cm_copy((void **)&copy->code, attribution->code, attribution->code_capacity,
+                        sizeof *copy->code) &&
+                cm_copy((void **)&copy->stack, attribution->stack, attribution->stack_capacity,
+                        sizeof *copy->stack);
     for (size_t i = 0; fine && i < attribution->roots; i++) {
         copy->root[i] = strdup(attribution->root[i]);
         copy->roots += fine = copy->root[i] != NULL;
@@ -127,35 +153,127 @@ static int learn_root(cm_attribution *attribution, const char *file)
     return 1;
 }
 
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Of a file below PyTorch's root. */
+static uint16_t flags_inside(const char *file, const char *function)
+{
+    if (begins(file, "optim/"))
+        return strcmp(file, "optim/swa_utils.py") == 0      ? 0 /* copies of a model */
+               : strcmp(file, "optim/optimizer.py") == 0    ? OPTIM | STEPPER
+               : strcmp(file, "optim/lr_scheduler.py") == 0 ? OPTIM | STEPPER
+                                                            : OPTIM;
+    if (begins(file, "utils/data/"))
+        return DATA;
+    if (strcmp(file, "nn/parallel/distributed.py") == 0 || begins(file, "distributed/fsdp/") ||
+        (strcmp(file, "distributed/utils.py") == 0 && function != NULL &&
+         strcmp(function, "_alloc_storage") == 0))
+        return BUCKETS;
+    if (begins(file, "nn/modules/") || strcmp(file, "nn/init.py") == 0 ||
+        strcmp(file, "nn/parameter.py") == 0)
+        return NN;
+    if (strcmp(file, "autograd/__init__.py") == 0) /* backward, grad */
+        return ENGINE;
+    bool loads =
+        strcmp(file, "serialization.py") == 0 || strcmp(file, "jit/_serialization.py") == 0;
+    return loads ? LOADS : 0;
+}
+
+static bool has_end(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* A nested function, a lambda, or one that is called so. */
+static bool is_closure(const char *function)
+{
+    return strstr(function, "<locals>") != NULL || strstr(function, "<lambda>") != NULL ||
+           strstr(function, "losure") != NULL;
+}
+
 /* Flags of a frame's code; -1: out of memory, -2: a new root makes earlier flags stale. */
 static int judge_code(cm_attribution *attribution, const cm_frame *frame)
 {
     if (frame->code < attribution->code_capacity && attribution->code[frame->code] != 0)
         return attribution->code[frame->code];
     if (!cm_grow_zeroed((void **)&attribution->code, &attribution->code_capacity,
-                        (size_t)frame->code + 1, 1))
+                        (size_t)frame->code + 1, sizeof *attribution->code))
         return -1;
-    uint8_t flags = JUDGED;
+    uint16_t flags = JUDGED;
     if (frame->file != NULL) {
         int learnt = learn_root(attribution, frame->file);
         if (learnt != 0)
             return learnt < 0 ? -1 : -2;
         const char *inside = inside_torch(attribution, frame->file);
-        if (inside != NULL) {
-            flags |= TORCH;
-            if (strncmp(inside, "optim/", 6) == 0)
-                flags |= OPTIM;
-            else if (strncmp(inside, "utils/data/", 11) == 0)
-                flags |= DATA;
-            else if (strncmp(inside, "nn/", 3) == 0)
-                flags |= NN;
-            else if (strcmp(inside, "autograd/__init__.py") == 0) /* backward, grad */
-                flags |= ENGINE;
-        }
+        if (inside != NULL)
+            flags |= TORCH | flags_inside(inside, frame->function);
+        else if (has_end(frame->file, "/safetensors/torch.py"))
+            flags |= LOADS;
         if (cm_library_has(attribution->library, frame->file))
             flags |= LIBRARY;
     }
+    if (frame->function != NULL && is_closure(frame->function))
+        flags |= CLOSURE;
     attribution->code[frame->code] = flags;
+    return flags;
+}
+
+/* What a frame of no module, no optimizer of PyTorch and no loader begins below `inner`. */
+static uint16_t inner_of_other(uint16_t inner, int code)
+{
+    if (code & TORCH)
+        return inner;
+    switch (inner) {
+    case INNER_OPTIM: /* it calls nothing else outside of PyTorch */
+        return INNER_NONE;
+    case INNER_STEPPER:
+        return code & LIBRARY ? INNER_PACKAGED : INNER_FOREIGN;
+    case INNER_FOREIGN:
+        return code & CLOSURE ? INNER_NONE : inner;
+    case INNER_PACKAGED:
+        return code & CLOSURE || !(code & LIBRARY) ? INNER_NONE : inner;
+    case INNER_LOAD:
+        return code & LIBRARY ? inner : INNER_NONE;
+    default:
+        return inner;
+    }
+}
+
+static uint16_t inner_of(uint16_t inner, int code, const cm_frame *frame)
+{
+    if (frame->module != 0 || frame->module_class != NULL)
+        return INNER_FORWARD;
+    if (code & STEPPER && inner != INNER_OPTIM)
+        return INNER_STEPPER;
+    if (code & OPTIM)
+        return INNER_OPTIM;
+    return code & LOADS ? INNER_LOAD : inner_of_other(inner, code);
+}
+
+/* Flags of a stack, by its innermost frame and the flags of its parent. */
+static uint16_t judge_frame(uint16_t parent, bool outermost, int code, const cm_frame *frame)
+{
+    /* So far, from the outermost frame or the engine's caller. */
+    bool library = outermost || parent & NO_USER;
+    uint16_t inner = inner_of(parent & INNER, code, frame);
+    uint16_t flags = (uint16_t)((parent & INHERITED & ~INNER) | inner | (code & TORCH));
+    bool called = frame->module != 0 || frame->module_class != NULL;
+    if (code & NN || (code & TORCH && parent & BUILDS))
+        flags |= BUILDS;
+    if (code & DATA)
+        flags |= IN_DATA;
+    if (code & OPTIM)
+        flags |= IN_OPTIMIZER;
+    if (code & BUCKETS)
+        flags |= IN_BUCKETS;
+    if (!called && !(code & (OPTIM | DATA)) && code & (LIBRARY | TORCH))
+        flags |= PLAIN_CALL;
+    if (code & ENGINE || (code & LIBRARY && library))
+        flags |= NO_USER;
     return flags;
 }
 
@@ -163,49 +281,34 @@ bool cm_attribution_update(cm_attribution *attribution)
 {
     uint32_t count = cm_reader_stack_count(attribution->reader);
     if (!cm_grow_zeroed((void **)&attribution->stack, &attribution->stack_capacity,
-                        (size_t)CM_STACK_FIRST + count, 1))
+                        (size_t)CM_STACK_FIRST + count, sizeof *attribution->stack))
         return false;
     /* A parent is defined before its child, so its flags are there. */
     while (attribution->judged < count) {
         uint32_t id = CM_STACK_FIRST + attribution->judged;
         uint32_t parent = cm_reader_stack_parent(attribution->reader, id);
-        uint8_t flags = attribution->stack[id] & MADE_NODE;
-        bool library = true; /* so far, from the outermost frame or the engine's caller */
-        if (parent < id) {
-            flags |= attribution->stack[parent] & (IN_DATA | INNER_FORWARD | INNER_OPTIM);
-            library = parent == CM_STACK_NONE || attribution->stack[parent] & NO_USER;
-        }
+        uint16_t flags = parent < id ? attribution->stack[parent] & INHERITED : 0;
         cm_frame frame;
         if (cm_reader_stack_frame(attribution->reader, id, &frame) && !frame.truncated) {
             int code = judge_code(attribution, &frame);
             if (code == -1)
                 return false;
             if (code == -2) {
-                memset(attribution->code, 0, attribution->code_capacity);
+                memset(attribution->code, 0,
+                       attribution->code_capacity * sizeof *attribution->code);
                 attribution->judged = 0;
                 continue;
             }
-            flags |= code & TORCH;
-            if (code & NN || (code & TORCH && parent < id && attribution->stack[parent] & BUILDS))
-                flags |= BUILDS;
-            if (code & DATA)
-                flags |= IN_DATA;
-            if (frame.module != 0 || frame.module_class != NULL)
-                flags = (uint8_t)((flags & ~INNER_OPTIM) | INNER_FORWARD);
-            else if (code & OPTIM)
-                flags = (uint8_t)((flags & ~INNER_FORWARD) | INNER_OPTIM);
-            else if (code & (LIBRARY | TORCH) && !(code & DATA))
-                flags |= PLAIN_CALL;
-            if (code & ENGINE || (code & LIBRARY && library))
-                flags |= NO_USER;
+            flags = judge_frame(parent < id ? attribution->stack[parent] : 0,
+                                parent >= id || parent == CM_STACK_NONE, code, &frame);
         }
-        attribution->stack[id] = flags;
+        attribution->stack[id] = flags | (attribution->stack[id] & MADE_NODE);
         attribution->judged++;
     }
     return true;
 }
 
-static uint8_t flags_of(cm_attribution *attribution, uint32_t stack)
+static uint16_t flags_of(cm_attribution *attribution, uint32_t stack)
 {
     if (stack < CM_STACK_FIRST)
         return 0; /* no frames */
@@ -224,7 +327,7 @@ bool cm_attribution_ok(const cm_attribution *attribution)
 static bool made_node(cm_attribution *attribution, uint32_t stack)
 {
     for (;;) {
-        uint8_t flags = flags_of(attribution, stack);
+        uint16_t flags = flags_of(attribution, stack);
         if (flags & MADE_NODE || !(flags & PLAIN_CALL))
             return flags & MADE_NODE;
         uint32_t parent = cm_reader_stack_parent(attribution->reader, stack);
@@ -236,14 +339,30 @@ static bool made_node(cm_attribution *attribution, uint32_t stack)
 
 cm_phase cm_attribution_phase(cm_attribution *attribution, uint32_t stack)
 {
-    uint8_t flags = flags_of(attribution, stack);
+    uint16_t flags = flags_of(attribution, stack), inner = flags & INNER;
     if (flags & IN_DATA)
         return CM_PHASE_DATA;
-    if (flags & INNER_FORWARD)
+    if (inner == INNER_FORWARD)
         return CM_PHASE_FORWARD;
     if (made_node(attribution, stack)) /* also in a closure: optimizers themselves make none */
         return CM_PHASE_FORWARD;
-    return flags & INNER_OPTIM ? CM_PHASE_OPTIMIZER : CM_PHASE_OTHER;
+    bool optimizer = inner >= INNER_OPTIM && inner <= INNER_PACKAGED;
+    return optimizer ? CM_PHASE_OPTIMIZER : CM_PHASE_OTHER;
+}
+
+bool cm_attribution_in_optimizer(cm_attribution *attribution, uint32_t stack)
+{
+    return flags_of(attribution, stack) & IN_OPTIMIZER;
+}
+
+bool cm_attribution_loads(cm_attribution *attribution, uint32_t stack)
+{
+    return (flags_of(attribution, stack) & INNER) == INNER_LOAD;
+}
+
+bool cm_attribution_buckets(cm_attribution *attribution, uint32_t stack)
+{
+    return flags_of(attribution, stack) & IN_BUCKETS;
 }
 
 bool cm_attribution_library_alone(void *attribution, uint32_t stack)

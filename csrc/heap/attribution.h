@@ -2,8 +2,10 @@
  * PyTorch. Each stack is judged once, when it is first met.
  *
  *   data       a frame of torch/utils/data anywhere: a data set may run modules and optimizers
- *   otherwise  the innermost frame that decides: a call of a module (forward) or a file of
- *              torch/optim (optimizer)
+ *   otherwise  the innermost frame that decides: a call of a module (forward), or a file of
+ *              torch/optim or the `step` that one of its files calls (optimizer). What an optimizer
+ *              calls ends its own code: of PyTorch's, all code outside of PyTorch; of a package's,
+ *              the user's code; of both and of the user's, a nested function or one named closure
  *   otherwise  forward, if an autograd node was made by this very stack (a loss written by hand),
  * or by its innermost user call, if all newer frames are a library's: an operator that PyTorch
  * routes through Python makes its node first
@@ -36,6 +38,13 @@ void cm_attribution_made_node(cm_attribution *attribution, uint32_t stack);
 
 /* Whether a constructor of PyTorch's modules, or its initialisation, made this. */
 bool cm_attribution_builds(cm_attribution *attribution, uint32_t stack);
+
+/* Whether an optimizer of PyTorch has called it, a closure's code included. */
+bool cm_attribution_in_optimizer(cm_attribution *attribution, uint32_t stack);
+/* Whether it reads a file: torch.load, safetensors. */
+bool cm_attribution_loads(cm_attribution *attribution, uint32_t stack);
+/* Whether code of DDP or FSDP itself asked for this. */
+bool cm_attribution_buckets(cm_attribution *attribution, uint32_t stack);
 
 /* Whether it has no user frame (library.h), or none newer than the innermost call of autograd's
  * engine. With such a stack, the running node requested the allocation. A cm_nodes_judge; false for

@@ -4,12 +4,21 @@
 
 #include "../base/hash.h"
 #include "gradients.h"
+#include "purposes.h"
 #include "../base/grow.h"
 #include "../base/table.h"
 #include "../base/idmap.h"
 
-/* A birth's byte. SAVED + i: an activation saved by the node of name i. */
-enum { CATEGORY = 0x0f, LABELLED = 0x10, SAVED = 0x20, ALIVE_LABELLED = 0xfe, ALIVE = 0xff };
+/* A birth's byte. OPEN: its category is what its stack's other blocks are for (purposes.h), and the
+ * byte's where those decide nothing. SAVED + i: an activation saved by the node of name i. */
+enum {
+    CATEGORY = 0x0f,
+    LABELLED = 0x10,
+    OPEN = 0x20,
+    SAVED = 0x40,
+    ALIVE_LABELLED = 0xfe,
+    ALIVE = 0xff
+};
 enum { SAVERS = ALIVE_LABELLED - SAVED, NAMED_MAX = 1 << 22, ROUND_MAX = 16 };
 
 _Static_assert((int)CM_CATEGORIES <= (int)CATEGORY, "a category fits into its bits");
@@ -19,18 +28,23 @@ typedef enum made { MADE_ELSEWHERE, MADE_FORWARD, MADE_BACKWARD, MADE_OPTIMIZER,
 typedef struct live {
     uint64_t key; /* of device and address, 0 = an empty slot */
     uint32_t birth;
+    uint32_t stack, visit;            /* its own; of purposes.h */
     uint32_t turn;                    /* of birth, see below */
     uint32_t updates, rounds, passes; /* numbers ended before its birth */
-    uint8_t made;                     /* enum made */
-    bool data : 1, setup : 1;         /* for a data set; before the first update */
-    bool built : 1;                   /* by a constructor of PyTorch's modules */
-    bool inherited : 1;               /* its life before the window does not count */
+    uint32_t node;                    /* sequence number of the node made with it, 0 = none */
+    int64_t size;
+    uint8_t made;             /* enum made */
+    bool data : 1, setup : 1; /* for a data set; before the first update */
+    bool late : 1;            /* after the first forward since the last backward pass or update */
+    bool built : 1;           /* by a constructor of PyTorch's modules */
+    bool loaded : 1, bucket : 1, hooked : 1; /* from a file; of DDP or FSDP; by Python in a node */
+    bool inherited : 1;                      /* its life before the window does not count */
 } live;
 
 typedef struct thread {
     uint32_t number;
-    uint32_t node_stack;    /* of the last node that it made */
-    uint32_t saver, passes; /* the last node run, and the passes ended by then */
+    uint32_t node_stack, node; /* of the last node that it made; its sequence number */
+    uint32_t saver, passes;    /* the last node run, and the passes ended by then */
 } thread;
 
 struct cm_fates {
@@ -44,7 +58,8 @@ struct cm_fates {
      * something else. Each change is a turn, so "since then" is a comparison. */
     enum { TURN_ELSEWHERE, TURN_FORWARD, TURN_AGAIN, TURN_BACKWARD } at;
     uint32_t turn, forward, backward, node, refused; /* the last turn with each */
-    uint32_t gradients;                              /* with a walk that labelled gradients */
+    uint32_t cycle;     /* the first turn after the last backward pass or update */
+    uint32_t gradients; /* with a walk that labelled gradients */
     uint32_t updates, rounds, passes;
     uint64_t round[ROUND_MAX]; /* optimizers that stepped in this round */
     size_t in_round;
@@ -61,6 +76,8 @@ struct cm_fates {
     cm_label *label;
     size_t label_count, label_capacity;
     cm_gradients unnamed;
+    cm_purposes purposes;
+    cm_idmap ended; /* nodes of live blocks: sequence number -> whether it ran or was destroyed */
 };
 
 /* --- blocks that are alive ------------------------------------------------------------------ */
@@ -146,55 +163,104 @@ static bool is_long(const cm_fates *f, const live *l)
     return life >= CM_FATE_LONG;
 }
 
-/* A library's workspace: made in the first step and kept. */
-static bool is_set_up(const cm_fates *f, const live *l)
+/* Its stack made more blocks in so many later turns while it lives: it is in a collection. */
+static bool is_collected(const cm_fates *f, const live *l)
 {
-    return l->setup && is_long(f, l);
+    return cm_purposes_since(&f->purposes, l->stack, l->visit) >= CM_FATE_LONG;
 }
 
-static cm_category judge_elsewhere(const cm_fates *f, const live *l, bool gone)
+/* Whether the graph may still need it. */
+static bool is_in_graph(const cm_fates *f, const live *l)
 {
-    if (f->forward <= l->turn)
-        return gone && !l->inherited ? CM_CATEGORY_TEMPORARY : CM_CATEGORY_UNKNOWN;
-    if (l->built)
-        return CM_CATEGORY_UNKNOWN;
-    if (l->data || !is_long(f, l))
-        return CM_CATEGORY_INPUT;
-    return l->setup && f->walked ? CM_CATEGORY_INPUT : CM_CATEGORY_UNKNOWN;
+    uint32_t ended;
+    return l->node != 0 && cm_idmap_get(&f->ended, l->node, &ended) && !ended;
 }
 
-static cm_category judge_backward(const cm_fates *f, const live *l, bool gone)
+/* What a block is for, and whether its life has decided that. */
+typedef struct verdict {
+    cm_category category;
+    bool open;
+} verdict;
+
+static verdict decided(cm_category category)
+{
+    return (verdict){category, false};
+}
+
+static verdict open_to(cm_category category)
+{
+    return (verdict){category, true};
+}
+
+static verdict judge_elsewhere(const cm_fates *f, const live *l, bool gone)
+{
+    bool used = f->forward > l->turn;
+    if (l->loaded)
+        return decided(CM_CATEGORY_LOADED);
+    if (is_collected(f, l)) /* before the loop: data that is read once */
+        return l->setup && !l->late ? open_to(CM_CATEGORY_INPUT) : decided(CM_CATEGORY_KEPT);
+    if (l->data)
+        return decided(used ? CM_CATEGORY_INPUT : CM_CATEGORY_TEMPORARY);
+    if (l->built && used)
+        return decided(CM_CATEGORY_UNKNOWN);
+    if (is_long(f, l))
+        return open_to(!l->setup           ? CM_CATEGORY_KEPT
+                       : f->walked && used ? CM_CATEGORY_INPUT
+                                           : CM_CATEGORY_UNKNOWN);
+    if (l->late && f->rounds > l->rounds)
+        return open_to(CM_CATEGORY_KEPT);
+    if (used)
+        return (verdict){CM_CATEGORY_INPUT, !gone};
+    if (gone && !l->inherited)
+        return decided(CM_CATEGORY_TEMPORARY);
+    return open_to(l->late ? CM_CATEGORY_KEPT : CM_CATEGORY_UNKNOWN);
+}
+
+/* hooked: Python code that a node runs made it. A walk that labelled gradients, but not this block
+ * of the first pass, shows that it is none. */
+static verdict judge_backward(const cm_fates *f, const live *l, bool gone)
 {
     if (gone && !l->inherited && f->passes == l->passes)
-        return CM_CATEGORY_TEMPORARY;
+        return decided(CM_CATEGORY_TEMPORARY);
     if (l->inherited && f->walks && f->of[l->birth] != ALIVE_LABELLED)
-        return CM_CATEGORY_UNKNOWN;
-    return is_set_up(f, l) && f->gradients > l->turn ? CM_CATEGORY_UNKNOWN : CM_CATEGORY_GRADIENT;
+        return decided(CM_CATEGORY_UNKNOWN);
+    if (!l->setup || !is_long(f, l) || f->gradients <= l->turn)
+        return decided(CM_CATEGORY_GRADIENT);
+    return decided(l->hooked ? CM_CATEGORY_KEPT : CM_CATEGORY_UNKNOWN);
 }
 
-static cm_category judge_forward(const cm_fates *f, const live *l, bool gone)
+static verdict judge_forward(const cm_fates *f, const live *l, bool gone)
 {
-    if (is_set_up(f, l))
-        return CM_CATEGORY_UNKNOWN;
-    if (f->backward > l->turn)
-        return CM_CATEGORY_ACTIVATION;
     bool in_graph = f->node >= l->turn && f->node != 0 && !l->inherited;
-    if (in_graph && (!gone || f->refused > l->turn))
-        return CM_CATEGORY_ACTIVATION;
-    return gone && !l->inherited ? CM_CATEGORY_TEMPORARY : CM_CATEGORY_UNKNOWN;
+    if (is_in_graph(f, l) && (f->backward > l->turn || !gone))
+        return decided(CM_CATEGORY_ACTIVATION);
+    if (is_collected(f, l))
+        return decided(CM_CATEGORY_KEPT);
+    if (is_long(f, l))
+        return open_to(CM_CATEGORY_KEPT);
+    if (f->backward > l->turn || (in_graph && (!gone || f->refused > l->turn)))
+        return decided(CM_CATEGORY_ACTIVATION);
+    if (cm_purposes_since(&f->purposes, l->stack, l->visit) > 0) /* beyond its call */
+        return decided(CM_CATEGORY_KEPT);
+    if (gone && !l->inherited)
+        return decided(CM_CATEGORY_TEMPORARY);
+    return open_to(f->refused > l->turn ? CM_CATEGORY_TEMPORARY : CM_CATEGORY_KEPT);
 }
 
 /* gone: freed; else alive at the window's end. */
-static cm_category judge(const cm_fates *f, const live *l, bool gone)
+static verdict judge(const cm_fates *f, const live *l, bool gone)
 {
+    if (l->bucket && (f->backward > l->turn || f->passes > l->passes))
+        return decided(CM_CATEGORY_BUCKET);
     switch ((made)l->made) {
     case MADE_BEFORE:
-        return CM_CATEGORY_BEFORE_START;
+        return decided(CM_CATEGORY_BEFORE_START);
     case MADE_BACKWARD:
         return judge_backward(f, l, gone);
     case MADE_OPTIMIZER:
-        return !gone || l->inherited || f->updates > l->updates ? CM_CATEGORY_OPTIMIZER_STATE
-                                                                : CM_CATEGORY_TEMPORARY;
+        return decided(!gone || l->inherited || f->updates > l->updates
+                           ? CM_CATEGORY_OPTIMIZER_STATE
+                           : CM_CATEGORY_TEMPORARY);
     case MADE_FORWARD:
         return judge_forward(f, l, gone);
     default:
@@ -217,15 +283,25 @@ static uint8_t saved_by(cm_fates *f, const thread *t)
     return (uint8_t)(SAVED + i);
 }
 
+/* Whether others of its stack may be for the same. */
+static bool has_siblings(const live *l)
+{
+    return l->made == MADE_ELSEWHERE || l->made == MADE_FORWARD;
+}
+
 /* freed_by: NULL if the window's end, or another block at its address, ends it. */
 static void end_life(cm_fates *f, const live *l, bool gone, const thread *freed_by)
 {
-    cm_category category = judge(f, l, gone);
-    uint8_t fate = (uint8_t)category;
-    if (category == CM_CATEGORY_ACTIVATION)
-        fate = saved_by(f, freed_by);
+    verdict v = judge(f, l, gone);
+    uint8_t fate = (uint8_t)(v.category | (v.open ? OPEN : 0));
+    if (has_siblings(l) && (!v.open || v.category == CM_CATEGORY_KEPT))
+        cm_purposes_vote(&f->purposes, l->stack, v.category);
     if (f->of[l->birth] == ALIVE_LABELLED)
-        fate = (uint8_t)(category | LABELLED);
+        fate |= LABELLED;
+    else if (v.category == CM_CATEGORY_ACTIVATION)
+        fate = saved_by(f, freed_by);
+    if (l->node != 0)
+        cm_idmap_remove(&f->ended, l->node);
     f->of[l->birth] = fate;
 }
 
@@ -251,8 +327,38 @@ static live *add_live(cm_fates *f, uint64_t key)
                 .updates = f->updates,
                 .rounds = f->rounds,
                 .passes = f->passes,
-                .setup = f->updates == 0 && f->passes == 0};
+                .setup = f->updates == 0 && f->passes == 0,
+                .late = f->forward > 0 && f->forward >= f->cycle};
     return l;
+}
+
+/* Notes the stack of a block for which siblings count. false: out of memory. */
+static bool note_stack(cm_fates *f, live *l, uint32_t stack)
+{
+    bool known = stack < (uint64_t)CM_STACK_FIRST + cm_reader_stack_count(f->replay->reader);
+    l->stack = known ? stack : CM_STACK_NONE;
+    return !has_siblings(l) ||
+           cm_purposes_born(&f->purposes, l->stack, f->turn, l->size, &l->visit);
+}
+
+/* The node that an operator made just before this block. false: out of memory. */
+static bool note_node(cm_fates *f, live *l, const cm_event *e, const thread *t)
+{
+    uint32_t other;
+    if (l->made != MADE_FORWARD || e->flags & CM_EVF_IN_NODE || t->node == 0 ||
+        e->stack != t->node_stack || cm_idmap_get(&f->ended, t->node, &other))
+        return true;
+    l->node = t->node;
+    return cm_idmap_put(&f->ended, l->node, false);
+}
+
+/* A node ran, or was destroyed. */
+static bool end_node(cm_fates *f, uint64_t sequence)
+{
+    uint32_t ended;
+    if (sequence == 0 || sequence > UINT32_MAX || !cm_idmap_get(&f->ended, sequence, &ended))
+        return true;
+    return cm_idmap_put(&f->ended, sequence, true);
 }
 
 /* --- records -------------------------------------------------------------------------------- */
@@ -298,6 +404,16 @@ static made made_by(cm_fates *f, const cm_event *e, const thread *t)
     return phase == CM_PHASE_OPTIMIZER ? MADE_OPTIMIZER : MADE_ELSEWHERE;
 }
 
+static void note_place(live *l, cm_attribution *attribution, uint32_t stack)
+{
+    l->bucket = has_siblings(l) && cm_attribution_buckets(attribution, stack);
+    if (l->made != MADE_ELSEWHERE)
+        return;
+    l->data = cm_attribution_phase(attribution, stack) == CM_PHASE_DATA;
+    l->built = cm_attribution_builds(attribution, stack);
+    l->loaded = !l->data && cm_attribution_loads(attribution, stack);
+}
+
 static bool see_alloc(cm_fates *f, const cm_record *record, thread *t)
 {
     const cm_event *e = &record->event;
@@ -314,12 +430,11 @@ static bool see_alloc(cm_fates *f, const cm_record *record, thread *t)
         return false;
     l->made = (uint8_t)by;
     l->inherited = (e->flags & CM_EVF_BEFORE_START) != 0;
-    if (by == MADE_ELSEWHERE) {
-        l->data = cm_attribution_phase(f->replay->attribution, e->stack) == CM_PHASE_DATA;
-        l->built = cm_attribution_builds(f->replay->attribution, e->stack);
-    }
+    l->size = e->size;
+    l->hooked = !(e->flags & CM_EVF_NODE_STACK);
+    note_place(l, f->replay->attribution, e->stack);
     if (by != MADE_BACKWARD)
-        return true;
+        return note_stack(f, l, e->stack) && note_node(f, l, e, t);
     const cm_gradient made = {l->birth, key >> 48, e->size};
     return cm_gradients_add(&f->unnamed, &made);
 }
@@ -335,11 +450,18 @@ static bool see_seed(cm_fates *f, uint64_t position, const cm_event *e)
     return l != NULL;
 }
 
-static void see_free(cm_fates *f, const cm_event *e, const thread *t)
+/* On CUDA also if the event does not name the device. */
+static live *find_block(const cm_fates *f, const cm_event *e)
 {
     live *l = find(f, key_of(e->device_type, e->device_index, e->address));
     for (size_t i = 0; l == NULL && e->device_type == CM_DEVICE_CUDA && i < f->cudas; i++)
         l = find(f, key_of(e->device_type, f->cuda[i], e->address));
+    return l;
+}
+
+static void see_free(cm_fates *f, const cm_event *e, const thread *t)
+{
+    live *l = find_block(f, e);
     if (l == NULL)
         return;
     end_life(f, l, true, t);
@@ -374,9 +496,11 @@ static bool see_label(cm_fates *f, uint64_t position, const cm_event *e)
     f->walked = true;
     if (e->flags == CM_LABEL_GRADIENT)
         f->gradients = f->turn;
-    const live *l = find(f, key_of(e->device_type, e->device_index, e->address));
-    if (e->flags < CM_LABEL_PARAMETER || e->flags > CM_LABEL_TENSOR || l == NULL)
+    const live *l = find_block(f, e);
+    if (e->flags < CM_LABEL_PARAMETER || e->flags > CM_LABEL_WORKSPACE || l == NULL)
         return true;
+    if (e->flags <= CM_LABEL_BUFFER && !cm_purposes_parameter(&f->purposes, l->size))
+        return false;
     if (f->label_count >= UINT32_MAX - 1 ||
         !cm_grow((void **)&f->label, &f->label_capacity, f->label_count + 1, sizeof *f->label))
         return false;
@@ -393,9 +517,18 @@ static bool is_alive(void *context, uint32_t birth)
     return f->of[birth] >= ALIVE_LABELLED;
 }
 
+/* Between what was and what comes. */
+static void end_turn(cm_fates *f)
+{
+    f->at = TURN_ELSEWHERE;
+    f->turn++;
+}
+
 static bool end_pass(cm_fates *f)
 {
     f->passes++;
+    end_turn(f);
+    f->cycle = f->turn;
     return cm_gradients_end_pass(&f->unnamed, is_alive, label_birth, f);
 }
 
@@ -428,10 +561,15 @@ static bool inherit(cm_fates *f, const cm_block *block)
     if (l == NULL)
         return false;
     l->made = (uint8_t)made_before(o);
-    l->data = o->phase == CM_PHASE_DATA;
+    l->size = block->size;
     l->inherited = true;
+    note_place(l, f->replay->attribution, o->own);
+    if (!note_stack(f, l, o->own))
+        return false;
     if (label == NULL)
         return true;
+    if (label->kind <= CM_LABEL_BUFFER && !cm_purposes_parameter(&f->purposes, l->size))
+        return false;
     if (!cm_grow((void **)&f->label, &f->label_capacity, f->label_count + 1, sizeof *f->label))
         return false;
     f->label[f->label_count] = *label;
@@ -466,6 +604,8 @@ void cm_fates_free(cm_fates *f)
     cm_idmap_clear(&f->labels);
     free(f->label);
     cm_gradients_clear(&f->unnamed);
+    cm_purposes_clear(&f->purposes);
+    cm_idmap_clear(&f->ended);
     free(f);
 }
 
@@ -485,6 +625,8 @@ static void see_update(cm_fates *f, uint64_t optimizer)
         f->round[f->in_round++] = optimizer;
     f->updates++;
     f->updated = true;
+    end_turn(f);
+    f->cycle = f->turn;
 }
 
 static bool see_tick(cm_fates *f, const cm_event *e)
@@ -493,6 +635,8 @@ static bool see_tick(cm_fates *f, const cm_event *e)
         return end_pass(f);
     if (e->size == CM_TICK_OPTIMIZER)
         see_update(f, e->address);
+    else
+        end_turn(f);
     return true;
 }
 
@@ -520,14 +664,17 @@ bool cm_fates_apply(cm_fates *f, uint64_t position, const cm_record *record)
         if (!(e->flags & CM_EVF_BEFORE_START))
             f->node = f->turn;
         t->node_stack = e->stack;
+        t->node = e->address < UINT32_MAX ? (uint32_t)e->address : 0;
         return true;
+    case CM_EV_NODE_FREE:
+        return end_node(f, e->address);
     case CM_EV_NODE_RUN:
         turn_to(f, e, TURN_BACKWARD);
         if (e->address == CM_NODE_NO_SEQUENCE)
             return true; /* AccumulateGrad saves nothing */
         t->saver = e->stack;
         t->passes = f->passes;
-        return true;
+        return end_node(f, e->address);
     case CM_EV_OOM:
         f->at = TURN_ELSEWHERE;
         f->refused = ++f->turn;
@@ -555,6 +702,8 @@ bool cm_fates_end(cm_fates *f)
     free(f->slot);
     f->slot = NULL;
     f->slots = f->alive = 0;
+    cm_idmap_clear(&f->ended);
+    cm_purposes_end(&f->purposes);
     return fine;
 }
 
@@ -567,13 +716,13 @@ cm_category cm_fates_category(const cm_label *label, cm_category otherwise)
         [CM_LABEL_BUFFER] = CM_CATEGORY_BUFFER,
         [CM_LABEL_GRADIENT] = CM_CATEGORY_GRADIENT,
         [CM_LABEL_OPTIMIZER_STATE] = CM_CATEGORY_OPTIMIZER_STATE,
+        [CM_LABEL_WORKSPACE] = CM_CATEGORY_WORKSPACE,
     };
-    return label->kind >= CM_LABEL_PARAMETER && label->kind <= CM_LABEL_OPTIMIZER_STATE
-               ? of[label->kind]
-               : otherwise;
+    bool known = label->kind >= CM_LABEL_PARAMETER && label->kind <= CM_LABEL_WORKSPACE;
+    return known && of[label->kind] != CM_CATEGORY_UNKNOWN ? of[label->kind] : otherwise;
 }
 
-cm_fate cm_fates_next(cm_fates *f)
+cm_fate cm_fates_next(cm_fates *f, uint32_t stack)
 {
     uint32_t at;
     if (f->next >= f->births)
@@ -582,9 +731,15 @@ cm_fate cm_fates_next(cm_fates *f)
     uint8_t byte = f->of[birth];
     if (byte >= ALIVE_LABELLED)
         return (cm_fate){0};
-    if (byte >= SAVED)
-        return (cm_fate){CM_CATEGORY_ACTIVATION, NULL, f->saver[byte - SAVED]};
-    cm_fate fate = {.category = (cm_category)(byte & CATEGORY)};
+    cm_fate fate = {.category = CM_CATEGORY_ACTIVATION};
+    if (byte < SAVED)
+        fate.category = (cm_category)(byte & CATEGORY);
+    fate.category =
+        cm_purposes_decide(&f->purposes, stack, fate.category, byte < SAVED && byte & OPEN);
+    if (byte >= SAVED) {
+        fate.saved_by = fate.category == CM_CATEGORY_ACTIVATION ? f->saver[byte - SAVED] : 0;
+        return fate;
+    }
     if (byte & LABELLED && cm_idmap_get(&f->labels, birth, &at)) {
         fate.label = &f->label[at];
         fate.category = cm_fates_category(fate.label, fate.category);

@@ -1,25 +1,37 @@
 /* The fate of each block of a window: its category, its label, and the node that saved it. The
  * first reading of the window's records finds the fates; the second, the replay, gets them in the
- * order of births. One byte for each allocation, 32 for each live block.
+ * order of births. One byte for each allocation, 56 for each live block,
+ * 64 for each stack.
  *
- * A walk's label decides (CM_EV_LABEL). Otherwise the place of birth and the lifetime decide:
+ * A label decides (CM_EV_LABEL): of a walk, or of a hook that saw a workspace handed to cuBLAS or
+ * cuDNN. Otherwise the place of birth and the lifetime decide:
  *
  *   in a backward node     gradient if it is alive when its backward pass returns, else temporary.
- *                          Forward run again inside a node (checkpointing) counts as forward.
- *                          Unknown if a later walk labelled gradients but not this block, and it
- *                          lives from the first pass for CM_FATE_LONG updates: a workspace
+ *                          Forward run again inside a node (checkpointing) counts as forward. If a
+ *                          later walk labelled gradients but not this block, and it lives from the
+ *                          first pass for CM_FATE_LONG updates: kept if a hook's Python code made
+ *                          it, else unknown
  *   in an optimizer        optimizer state if it is alive when its step returns, else temporary
- *   in forward             activation if a node runs while it is alive; also if graph nodes were
- *                          made during its life and it outlives a failed request or the window;
- *                          else temporary, or unknown if it is alive at the window's end, or
- *                          was made before the first update and outlives CM_FATE_LONG of them
- *   elsewhere              input if a forward begins while it is alive, else temporary. Unknown if
- *                          it was made in the loop and outlives CM_FATE_LONG updates, if a
- *                          constructor of PyTorch's modules made it, or if it was made before the
- *                          loop without a walk that could label it as a parameter
+ *   in DDP or FSDP         bucket if a backward pass runs while it is alive
+ *   from a file            loaded
+ *   in forward             activation if the node that was made with it neither ran nor was
+ *                          destroyed. Else kept if it lives long. Else activation if a node runs
+ *                          while it is alive; also if graph nodes were made during its life and it
+ *                          outlives a failed request or the window; else kept if its
+ *                          stack makes another one in a later turn; else temporary
+ *   elsewhere              kept if it lives long and was made in the loop, or was made after a
+ *                          step's first forward and outlives the step. Else input if a forward
+ *                          begins while it is alive, else temporary. Unknown if a constructor of
+ *                          PyTorch's modules made it, or if it was made before the loop without a
+ *                          walk that could label it as a parameter
  *   before the recording   before start
  *
- * Updates of several optimizers, of a generator and its critic, count as one for CM_FATE_LONG.
+ * A life is long if the block's stack makes others in CM_FATE_LONG later turns of the program (it
+ * is in a collection), or over CM_FATE_LONG updates. Updates of several optimizers, of a generator
+ * and its critic, count as one.
+ *
+ * A block that is alive at the window's end, or outlives updates alone, decides nothing by itself:
+ * it is what most blocks of its stack are. Where most are kept, all are (purposes.h).
  *
  * Blocks alive at the window's opening are judged by place of birth and the window only, so that
  * the order in which windows are read does not matter. A block of backward without a label in the
@@ -56,8 +68,8 @@ bool cm_fates_apply(cm_fates *fates, uint64_t position, const cm_record *record)
 bool cm_fates_end(cm_fates *fates);
 
 /* First of the blocks alive at the opening, in the order of replay->blocks, then of each birth of
- * the window. Unknown after the last one. */
-cm_fate cm_fates_next(cm_fates *fates);
+ * the window. stack: its own. Unknown after the last one. */
+cm_fate cm_fates_next(cm_fates *fates, uint32_t stack);
 /* The label's category; `otherwise` where it has none. */
 cm_category cm_fates_category(const cm_label *label, cm_category otherwise);
 

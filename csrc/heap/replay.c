@@ -353,10 +353,10 @@ static bool remove_live(cm_replay *r, const cm_block *block, uint32_t enclosing,
 
 /* The fate of a block: from the window's first reading, or outside of a window by its place of
  * birth only. */
-static cm_fate foresee(cm_replay *r, cm_phase phase)
+static cm_fate foresee(cm_replay *r, cm_phase phase, uint32_t stack)
 {
     if (r->fates != NULL)
-        return cm_fates_next(r->fates);
+        return cm_fates_next(r->fates, stack);
     switch (phase) {
     case CM_PHASE_BACKWARD:
         return (cm_fate){.category = CM_CATEGORY_GRADIENT};
@@ -375,6 +375,11 @@ static int64_t assign_origin(cm_replay *r, cm_origin *origin, const cm_fate *fat
     uint32_t owner = fate->label != NULL ? fate->label->module : 0;
     origin->category = (uint8_t)fate->category;
     origin->saved_by = fate->saved_by;
+    if (fate->category == CM_CATEGORY_WORKSPACE) { /* a library's, whoever calls it first */
+        origin->stack = CM_STACK_NONE;
+        origin->name = 0;
+        origin->phase = CM_PHASE_OTHER;
+    }
     origin->module =
         owner != 0 ? owner : cm_modules_of_stack(r->modules, origin->stack, r->position);
     return find_origin(r, origin);
@@ -384,7 +389,7 @@ static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t ti
                       cm_change *out)
 {
     cm_origin origin = {.device = (uint16_t)device, .phase = CM_PHASE_BEFORE_START};
-    cm_fate fate = foresee(r, CM_PHASE_BEFORE_START);
+    cm_fate fate = foresee(r, CM_PHASE_BEFORE_START, CM_STACK_NONE);
     int64_t number = assign_origin(r, &origin, &fate);
     if (number < 0) {
         r->error = out_of_memory;
@@ -479,7 +484,7 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
         origin.phase = CM_PHASE_BACKWARD;
     else
         origin.phase = (uint8_t)cm_attribution_phase(r->attribution, e->stack);
-    cm_fate fate = foresee(r, (cm_phase)origin.phase);
+    cm_fate fate = foresee(r, (cm_phase)origin.phase, e->stack);
     int64_t number = assign_origin(r, &origin, &fate);
     if (number < 0) {
         r->error = out_of_memory;
@@ -739,7 +744,7 @@ static bool see_label(cm_replay *r, const cm_event *e)
     cm_block *block = device < 0 ? NULL : cm_blocks_at(&r->blocks, (uint16_t)device, e->address);
     r->labelled = true;
     if (r->fates != NULL || block == NULL || e->flags < CM_LABEL_PARAMETER ||
-        e->flags > CM_LABEL_TENSOR)
+        e->flags > CM_LABEL_WORKSPACE)
         return true;
     const cm_label *known = cm_replay_label(r, block);
     if (known != NULL && known->kind != CM_LABEL_TENSOR)
@@ -764,8 +769,8 @@ bool cm_replay_foresee(cm_replay *r, cm_fates *fates)
         cm_block *block = &r->blocks.slot[i];
         if (!block->alive)
             continue;
-        cm_fate fate = cm_fates_next(fates);
         cm_origin origin = r->origin[block->origin];
+        cm_fate fate = cm_fates_next(fates, origin.own);
         int64_t number = assign_origin(r, &origin, &fate);
         if (number < 0)
             return false;

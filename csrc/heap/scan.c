@@ -334,7 +334,7 @@ static bool see_tick(cm_scan *s, const cm_record *record, cm_moment at)
     cm_phase phase = cm_attribution_phase(s->attribution, e->stack);
     if (tick.kind == CM_TICK_MODULE && phase == CM_PHASE_DATA)
         return true; /* a data set's own modules: transforms */
-    tick.inside = phase == CM_PHASE_OPTIMIZER;
+    tick.inside = cm_attribution_in_optimizer(s->attribution, e->stack);
     return cm_stack_class_of(s->classes, e->stack, &tick.stack) && see_sanity(s, e, &tick) &&
            cm_attribution_line(s->attribution, e->stack, &tick.line) &&
            cm_clock_tick(s->clock, &tick);

@@ -18,7 +18,11 @@ const char *const cm_py_categories[CM_CATEGORIES] = {[CM_CATEGORY_UNKNOWN] = "un
                                                      [CM_CATEGORY_INPUT] = "input",
                                                      [CM_CATEGORY_ACTIVATION] = "activation",
                                                      [CM_CATEGORY_TEMPORARY] = "temporary",
-                                                     [CM_CATEGORY_BEFORE_START] = "before start"};
+                                                     [CM_CATEGORY_BEFORE_START] = "before start",
+                                                     [CM_CATEGORY_KEPT] = "kept",
+                                                     [CM_CATEGORY_LOADED] = "loaded",
+                                                     [CM_CATEGORY_BUCKET] = "bucket",
+                                                     [CM_CATEGORY_WORKSPACE] = "workspace"};
 const char *const cm_py_tables[CM_TABLES] = {
     [CM_TABLE_START] = "start",         [CM_TABLE_END] = "end",
     [CM_TABLE_ABOVE] = "above",         [CM_TABLE_KEPT] = "kept",
@@ -70,7 +74,8 @@ static const cm_field contributor_rows[] = {
             "that a node runs, the operator's full name where `--operators` recorded it"),
     CM_ENUM(T, category, cm_py_categories, "category",
             "`\"parameter\"`, `\"buffer\"`, `\"gradient\"`, `\"optimizer state\"`, `\"input\"`, "
-            "`\"activation\"`, `\"temporary\"`, `\"before start\"`, `\"unknown\"`"),
+            "`\"loaded\"`, `\"activation\"`, `\"kept\"`, `\"bucket\"`, `\"workspace\"`, "
+            "`\"temporary\"`, `\"before start\"`, `\"unknown\"`"),
     CM_LABEL(T, module, "module",
              "the qualified name of the module that owns them or made them "
              "(`\"encoder.layers.3.self_attn\"`); null where no walk has seen it"),

@@ -12,8 +12,8 @@ from cuptimem.report import account
 def parser() -> argparse.ArgumentParser:
     result = reading.parser(
         "account",
-        "What a device's peak is made of, in exact bytes: parameters, buffers, gradients, optimizer state, inputs, "
-        "activations saved for backward, temporaries, by module.",
+        "What a device's peak is made of, in exact bytes: parameters, gradients, optimizer state, inputs, activations "
+        "saved for backward, what is kept beyond its step, workspaces of libraries, temporaries, ..., by module.",
     )
     result.add_argument("--depth", type=reading.count, metavar="N", help="only the first N parts of modules' names")
     reading.add_step(result, "the peak of step N (from 0; -1 is the last) instead of the run's")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuptimem.errors import Error
-from cuptimem.report.model import Contributor
+from cuptimem.report.model import CATEGORIES, Contributor
 from cuptimem.report.stacks import Frame, Stack
 
 # By what; and what --help says of it.
@@ -16,7 +16,7 @@ GROUPINGS: Mapping[str, str] = {
     "function": "your function",
     "file": "your file",
     "module": "the nn.Module by its name in the model (its class, where the name is not known); see --depth",
-    "category": "parameter, buffer, gradient, optimizer state, input, activation, temporary, before start, unknown",
+    "category": ", ".join(CATEGORIES),
     "operator": "in backward the autograd node, else the expression that allocates",
     "phase": "data, forward, backward, optimizer, other",
     "stack": "the whole stack",

@@ -43,7 +43,11 @@ CATEGORIES = (
     "gradient",
     "optimizer state",
     "input",
+    "loaded",
     "activation",
+    "kept",
+    "bucket",
+    "workspace",
     "temporary",
     "before start",
     "unknown",
@@ -114,6 +118,8 @@ class Contributor(Brief):
             return "(before start)"
         if self.operator == "AccumulateGrad":
             return "(gradient accumulation)"
+        if self.category == "workspace":
+            return "(a library's workspace)"
         return "(no Python line)"
 
 

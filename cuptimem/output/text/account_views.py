@@ -16,6 +16,8 @@ _NAMES = {
     "gradient": "gradients",
     "input": "inputs",
     "activation": "activations",
+    "bucket": "buckets",
+    "workspace": "workspaces",
     "temporary": "temporaries",
 }
 

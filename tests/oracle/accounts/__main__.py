@@ -18,7 +18,17 @@ from tests.on_device.simulated.conftest import MISSING, cuda_interpreter
 from tests.oracle.accounts.names import NAMES
 from tests.oracle.accounts.runs import Runs, on_cpu, on_device
 
-COLUMNS = ("parameter", "buffer", "gradient", "optimizer state", "input", "activation", "temporary", "unknown")
+COLUMNS = (
+    "parameter",
+    "buffer",
+    "gradient",
+    "optimizer state",
+    "input",
+    "activation",
+    "kept",
+    "temporary",
+    "unknown",
+)
 MOMENTS = (
     ("after forward", "alive behind the last forward pass"),
     ("after backward", "alive behind the last backward pass"),

@@ -122,7 +122,7 @@ def other_optimizer() -> tuple[Any, dict[str, int]]:
     optimizer = Momentum(model.parameters())
     train(model, optimizer)
     own = size(model.parameters())
-    return (model, optimizer), {"parameter": own, "gradient": own, "unknown": size(optimizer.velocity)}
+    return (model, optimizer), {"parameter": own, "gradient": own, "kept": size(optimizer.velocity)}
 
 
 def no_step() -> tuple[Any, dict[str, int]]:

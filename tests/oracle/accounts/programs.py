@@ -393,7 +393,7 @@ class SharedWeights(Training):
 
 
 class Inference(ResnetSgd):
-    kept = "unknown"  # no graph, and alive at the end: an output, a cache or a state
+    kept = "kept"  # no graph, and alive at the end: an output, a cache or a state
 
     def make_optimizers(self) -> list[Any]:
         return []

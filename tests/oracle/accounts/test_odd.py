@@ -7,7 +7,7 @@ import pytest
 from tests.oracle.accounts.runs import Runs
 
 pytestmark = pytest.mark.torch
-CLASSES = ("parameter", "buffer", "gradient", "optimizer state", "before start", "unknown")
+CLASSES = ("parameter", "buffer", "gradient", "optimizer state", "kept", "before start", "unknown")
 
 
 def classes(said: dict[str, Any]) -> dict[str, int]:

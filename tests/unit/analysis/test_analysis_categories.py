@@ -1,12 +1,13 @@
 """Hand-made traces with known answers: what blocks are for, whose they are, and what they are called."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from craft import OPTIMIZER, SEEDED, TORCH, WINDOW_CLOSE, WINDOW_OPEN, Trace
+from craft import CUDA, OPTIMIZER, SEEDED, TORCH, WINDOW_CLOSE, WINDOW_OPEN, Trace
 from hand_made import Analyze, only_device
 
-MODULE, PARAMETER, BUFFER, GRADIENT, STATE, TENSOR = range(1, 7)  # cm_label_kind
+MODULE, PARAMETER, BUFFER, GRADIENT, STATE, TENSOR, WORKSPACE = range(1, 8)  # cm_label_kind
 BACKWARD_TICK, IN_NODE, NODE_STACK = 5, 1, 2
 TRAIN = ("train.py", "main", 9)
 
@@ -211,7 +212,7 @@ def test_a_workspace_is_no_gradient(analyze: Analyze) -> None:
     assert allocated(analyze, t) == {"activation": 5, "gradient": 40, "unknown": 4096}
 
 
-def test_a_list_that_grows_in_the_loop_is_unknown_and_data_made_before_is_input(analyze: Analyze) -> None:
+def test_a_list_that_grows_in_the_loop_is_kept_and_data_made_before_is_input(analyze: Analyze) -> None:
     t = Loop()
     t.alloc(0x50, 512, t.line(1))  # the data set
     t.alloc(0x60, 16, t.line(1))
@@ -222,7 +223,192 @@ def test_a_list_that_grows_in_the_loop_is_unknown_and_data_made_before_is_input(
         t.passed()
         t.update()
         t.walk((PARAMETER, 0x60, 0, "w"))
-    assert allocated(analyze, t) == {"input": 512 + 3 * 8, "parameter": 16, "activation": 5, "unknown": 2 * 8}
+    assert allocated(analyze, t) == {"input": 512, "parameter": 16, "activation": 5, "kept": 5 * 8}
+
+
+def train(t: Loop, before: Callable[[int], None], after: Callable[[int], None], steps: int = 8) -> None:
+    """A loop with something before each forward and something after each loss."""
+    for step in range(steps):
+        before(step)
+        saved = t.forward(0x100, 1)
+        after(step)
+        t.backward(sequence=saved, saved=0x100)
+        t.passed()
+        t.update()
+
+
+def nothing(step: int) -> None:
+    pass
+
+
+def test_a_batch_is_replaced_and_a_ring_is_kept(analyze: Analyze) -> None:
+    """Neither the first of them nor the youngest is anything else, nor the batch that is left over."""
+    t = Loop()
+
+    def batch(step: int) -> None:
+        t.alloc(0x1000 + 64 * (step % 2), 8, t.line(2))
+        if step:
+            t.free(0x1000 + 64 * (1 - step % 2))
+
+    def ring(step: int) -> None:
+        if step >= 4:
+            t.free(0x2000 + 64 * (step - 4))
+        t.alloc(0x2000 + 64 * step, 64, t.line(4))
+
+    train(t, batch, ring)
+    assert allocated(analyze, t) == {"input": 8 * 8, "activation": 8, "kept": 8 * 64}
+
+
+def test_a_result_that_is_replaced_outlives_its_step(analyze: Analyze) -> None:
+    t = Loop()
+
+    def result(step: int) -> None:
+        t.alloc(0x1000 + 64 * (step % 2), 8, t.line(4))
+        if step:
+            t.free(0x1000 + 64 * (1 - step % 2))
+
+    train(t, nothing, result)
+    assert allocated(analyze, t) == {"activation": 8, "kept": 8 * 8}
+
+
+def test_a_result_that_dies_in_its_step_is_not_kept(analyze: Analyze) -> None:
+    t = Loop()
+
+    def result(step: int) -> None:
+        t.alloc(0x1000, 8, t.line(4))
+        t.free(0x1000)
+
+    train(t, nothing, result)
+    assert allocated(analyze, t) == {"activation": 8, "temporary": 8 * 8}
+
+
+def test_what_a_module_makes_without_a_graph_and_a_list_holds(analyze: Analyze) -> None:
+    """As in an evaluation. The input of each call is another block, so that there are calls to count."""
+    t = Loop()
+    for step in range(6):
+        t.alloc(0x100, 1, t.line(2))
+        t.alloc(0x1000 + 64 * step, 8, t.call(0x77))
+        t.free(0x100)
+    assert allocated(analyze, t) == {"input": 6, "kept": 6 * 8}
+
+
+def test_what_a_graph_holds_is_an_activation_for_as_long_as_its_node_lives(analyze: Analyze) -> None:
+    t = Loop()
+    for step in range(6):
+        t.alloc(0x100, 1, t.line(2))
+        t.forward(0x1000 + 64 * step, 8)
+        t.free(0x100)
+    assert allocated(analyze, t) == {"input": 6, "activation": 6 * 8}
+
+
+@pytest.mark.parametrize("ends", ["runs", "is destroyed"])
+def test_results_that_outlive_their_graph_are_kept(analyze: Analyze, ends: str) -> None:
+    """outs.append(out.detach()): the same block as the graph's."""
+    t = Loop()
+    for step in range(8):
+        t.alloc(0x100, 1, t.line(2))
+        made = t.forward(0x1000 + 64 * step, 8)
+        if ends == "runs":
+            t.backward(sequence=made)
+        else:
+            t.add(8, made, 11)  # NODE_FREE
+        t.passed()
+        t.update()
+        t.free(0x100)
+    assert allocated(analyze, t) == {"input": 8, "kept": 8 * 8}
+
+
+def test_a_copy_of_the_parameters_is_kept(analyze: Analyze) -> None:
+    """Moved by every update; it dies as a batch would, but its blocks have the sizes of parameters."""
+    t = Loop()
+    for number, size in enumerate((100, 20)):
+        t.alloc(0x100 + 256 * number, size, t.line(1))
+    for step in range(6):
+        t.alloc(0x1000, 7, t.line(5))  # the batch
+        saved = t.forward(0x900, 1)
+        t.backward(sequence=saved, saved=0x900)
+        t.passed()
+        t.update()
+        t.free(0x1000)
+        for number, size in enumerate((100, 20)):
+            t.alloc(0x2000 + 256 * (2 * (step % 2) + number), size, t.line(9))
+            if step:
+                t.free(0x2000 + 256 * (2 * (1 - step % 2) + number))
+        t.walk((PARAMETER, 0x100, 0, "w"), (PARAMETER, 0x200, 0, "b"))
+    assert allocated(analyze, t) == {"parameter": 120, "input": 6 * 7, "activation": 6, "kept": 6 * 120}
+
+
+WRAPPER = (TORCH + "optim/optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper", 500)
+GRAD_MODE = (TORCH + "utils/_contextlib.py", "context_decorator.<locals>.decorate_context", 120)
+SGD = (TORCH + "optim/sgd.py", "SGD.step", 80)
+OWN = ("train.py", "Plain.step", 5)
+PACKAGE = ("/venv/lib/python3.11/site-packages/opts/lion.py", "Lion.step", 5)
+
+
+@pytest.mark.parametrize(
+    "step, inner, category",
+    [
+        (SGD, ("train.py", "main.<locals>.closure", 12), "kept"),
+        (SGD, ("train.py", "compute", 12), "kept"),  # whatever it is called
+        (SGD, ("/venv/lib/python3.11/site-packages/lightning/closure.py", "Closure.__call__", 12), "kept"),
+        (SGD, (TORCH + "optim/_functional.py", "sgd", 12), "optimizer state"),
+        (OWN, ("train.py", "main.<locals>.closure", 12), "kept"),
+        (OWN, ("train.py", "main.<locals>.<lambda>", 12), "kept"),
+        (OWN, ("helpers.py", "orthogonal", 12), "optimizer state"),
+        (PACKAGE, ("train.py", "compute", 12), "kept"),
+        (PACKAGE, ("/venv/lib/python3.11/site-packages/opts/math.py", "sign", 12), "optimizer state"),
+    ],
+)
+def test_a_closure_is_no_part_of_the_optimizer(analyze: Analyze, step: Any, inner: Any, category: str) -> None:
+    """In a cache, each replaces the one before."""
+    t = Loop()
+    stack = t.stack(inner, GRAD_MODE, step, GRAD_MODE, WRAPPER, TRAIN)
+
+    def cache(number: int) -> None:
+        t.alloc(0x1000 + 64 * (number % 2), 8, stack)
+        if number:
+            t.free(0x1000 + 64 * (1 - number % 2))
+
+    train(t, nothing, cache)
+    assert allocated(analyze, t) == {"activation": 8, category: 8 * 8}
+
+
+def test_a_backward_pass_of_a_closure_is_still_inside_the_step(analyze: Analyze) -> None:
+    """Of the step clock: passes inside an optimizer's step end no step."""
+    t = Loop()
+    closure = t.stack((TORCH + "_tensor.py", "Tensor.backward", 5), ("train.py", "c", 12), SGD, WRAPPER, TRAIN)
+    for _ in range(9):
+        for _ in range(3):
+            saved = t.forward(0x100, 1)
+            t.backward(sequence=saved, saved=0x100)
+            t.tick(BACKWARD_TICK, 0, closure)
+        t.update()
+    assert len(analyze(t)["steps"]) == 9
+
+
+def test_files_and_buckets(analyze: Analyze) -> None:
+    t = Loop()
+    t.alloc(0x1000, 64, t.stack((TORCH + "_utils.py", "_rebuild", 5), (TORCH + "serialization.py", "load", 9), TRAIN))
+    t.alloc(0x2000, 32, t.stack((TORCH + "nn/parallel/distributed.py", "_ddp_init_helper", 9), TRAIN))
+    t.alloc(0x3000, 16, t.stack((TORCH + "nn/parallel/distributed.py", "_sync", 9), TRAIN))
+    t.free(0x3000)
+    train(t, nothing, nothing, steps=2)
+    assert allocated(analyze, t) == {"loaded": 64, "bucket": 32, "temporary": 16, "activation": 2}
+
+
+def test_a_workspace_that_a_library_was_given(analyze: Analyze) -> None:
+    """By a hook, which does not know the device. It belongs to no line and no module."""
+    t = Loop()
+    t.alloc(0x1000, 4096, t.call(0x77), device=CUDA, index=0)
+    t.add(32, 0x1000, flags=WORKSPACE, device=CUDA)
+    for _ in range(5):
+        saved = t.forward(0x100, 1)
+        t.backward(sequence=saved, saved=0x100)
+        t.passed()
+        t.update()
+    device = next(one for one in analyze(t)["devices"] if one["device"] == "cuda:0")
+    (row,) = device["contributors"]
+    assert (row[0], row[2], row[4], row[6], row[7]) == (4096, 0, "other", "workspace", None)
 
 
 def test_modules_by_address_and_time(analyze: Analyze) -> None:

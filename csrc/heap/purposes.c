@@ -1,0 +1,124 @@
+#include "purposes.h"
+
+#include <stdlib.h>
+
+#include "../base/grow.h"
+
+static const cm_category voted[CM_PURPOSE_VOTES] = {CM_CATEGORY_TEMPORARY, CM_CATEGORY_INPUT,
+                                                    CM_CATEGORY_ACTIVATION, CM_CATEGORY_KEPT};
+
+void cm_purposes_clear(cm_purposes *p)
+{
+    free(p->of);
+    free(p->size);
+    *p = (cm_purposes){0};
+}
+
+static void note_size(cm_purpose *one, int64_t size)
+{
+    for (size_t i = 0; i < one->sizes; i++)
+        if (one->size[i] == size)
+            return;
+    if (one->sizes < CM_PURPOSE_SIZES)
+        one->size[one->sizes++] = size;
+}
+
+bool cm_purposes_born(cm_purposes *p, uint32_t stack, uint32_t turn, int64_t size, uint32_t *visit)
+{
+    if (!cm_grow_zeroed((void **)&p->of, &p->capacity, (size_t)stack + 1, sizeof *p->of))
+        return false;
+    cm_purpose *one = &p->of[stack];
+    if (one->visit == 0 || one->turn != turn)
+        one->visit++;
+    one->turn = turn;
+    *visit = one->visit;
+    note_size(one, size);
+    return true;
+}
+
+static const cm_purpose *find(const cm_purposes *p, uint32_t stack)
+{
+    return stack < p->capacity ? &p->of[stack] : NULL;
+}
+
+uint32_t cm_purposes_since(const cm_purposes *p, uint32_t stack, uint32_t visit)
+{
+    const cm_purpose *one = find(p, stack);
+    return one != NULL ? one->visit - visit : 0;
+}
+
+void cm_purposes_vote(cm_purposes *p, uint32_t stack, cm_category category)
+{
+    for (size_t i = 0; i < CM_PURPOSE_VOTES && stack < p->capacity; i++)
+        if (voted[i] == category)
+            p->of[stack].votes[i]++;
+}
+
+bool cm_purposes_parameter(cm_purposes *p, int64_t size)
+{
+    if (p->size_count > 0 && p->size[p->size_count - 1] == size)
+        return true;
+    if (!cm_grow((void **)&p->size, &p->size_capacity, p->size_count + 1, sizeof *p->size))
+        return false;
+    p->size[p->size_count++] = size;
+    return true;
+}
+
+static int compare(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static bool has_sizes_of_parameters(const cm_purposes *p, const cm_purpose *one)
+{
+    if (p->size_count == 0)
+        return false;
+    for (size_t i = 0; i < one->sizes; i++)
+        if (bsearch(&one->size[i], p->size, p->size_count, sizeof *p->size, compare) == NULL)
+            return false;
+    return one->sizes > 1;
+}
+
+static bool keeps(const cm_purpose *one)
+{
+    uint64_t all = 0, kept = 0;
+    for (size_t i = 0; i < CM_PURPOSE_VOTES; i++) {
+        all += one->votes[i];
+        kept += voted[i] == CM_CATEGORY_KEPT ? one->votes[i] : 0;
+    }
+    return kept * 2 > all;
+}
+
+void cm_purposes_end(cm_purposes *p)
+{
+    if (p->size_count > 0)
+        qsort(p->size, p->size_count, sizeof *p->size, compare);
+    for (size_t i = 0; i < p->capacity; i++) {
+        p->of[i].copies = has_sizes_of_parameters(p, &p->of[i]);
+        p->of[i].keeps = keeps(&p->of[i]);
+    }
+}
+
+static cm_category most_votes(const cm_purpose *one, cm_category otherwise)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < CM_PURPOSE_VOTES; i++)
+        if (one->votes[i] > most) {
+            most = one->votes[i];
+            otherwise = voted[i];
+        }
+    return otherwise;
+}
+
+cm_category cm_purposes_decide(const cm_purposes *p, uint32_t stack, cm_category own, bool open)
+{
+    const cm_purpose *one = find(p, stack);
+    bool voting = open || own == CM_CATEGORY_INPUT || own == CM_CATEGORY_ACTIVATION ||
+                  own == CM_CATEGORY_TEMPORARY;
+    if (one == NULL || !voting)
+        return own;
+    if (one->keeps || (one->copies && (open || own == CM_CATEGORY_INPUT)))
+        return CM_CATEGORY_KEPT;
+    return open ? most_votes(one, own) : own;
+}

@@ -1,0 +1,54 @@
+"""Workspaces of cuBLAS, cuBLASLt and cuDNN: no line and no module of the program has them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Result
+
+pytestmark = pytest.mark.cuda_torch
+
+PROGRAM = """
+import sys
+import cuptimem
+import torch
+with cuptimem.profile(sys.argv[1]) as prof:
+    net = torch.nn.Sequential(torch.nn.Linear(64, 64, bias=False), torch.nn.Linear(64, 8)).cuda()
+    for _ in range(6):
+        net(torch.randn(32, 64, device="cuda")).sum().backward()
+        net.zero_grad()
+blocks = [one for peak in prof.report.peaks if peak.device == "cuda:0" for one in peak.contributors]
+found = [one for one in blocks if one.category == "workspace"]
+kept = [one for one in blocks if one.category in ("kept", "unknown")]
+print(sum(one.bytes for one in found), kept, {one.where for one in found}, {one.module for one in found})
+"""
+
+
+def test_of_matrix_products(on_device: Callable[..., Result], tmp_path: Path) -> None:
+    size = 4096 * 1024 * 2 + 16 * 1024 * 8
+    environment = {"CUBLAS_WORKSPACE_CONFIG": ":4096:2:16:8"}
+    done = on_device("-c", PROGRAM, str(tmp_path / "a.cmem"), env=environment)
+    assert done.code == 0, done.err[-3000:]
+    assert done.out.splitlines()[-1] == f'{2 * size} [] {{"(a library\'s workspace)"}} {{None}}'
+
+
+CONVOLUTION = """
+import torch
+with torch.no_grad():
+    x = torch.zeros(8, 16, 64, 64, device="cuda")
+    w = torch.zeros(16, 16, 3, 3, device="cuda")
+    torch.nn.functional.conv2d(x, w, padding=1)
+"""
+
+
+def test_of_a_convolution(on_device: Callable[..., Result], tmp_path: Path) -> None:
+    trace = str(tmp_path / "a.cmem")
+    (tmp_path / "program.py").write_text(CONVOLUTION)
+    command = ("-m", "cuptimem", "simulate", "--conv-workspace", "1MiB", "-o", trace, "program.py")
+    done = on_device(*command)
+    assert done.code == 0, done.err[-3000:]
+    table = on_device("-m", "cuptimem", "table", "--by", "category", "--what", "allocated", "--json", trace)
+    rows = {row["category"]: row["bytes"] for row in json.loads(table.out)["rows"]}
+    assert rows["workspace"] == 1 << 20

@@ -1,0 +1,138 @@
+"""What real programs' blocks are for, of those alive at the end: arithmetic on the shapes of each program."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import clean_environment
+
+pytest.importorskip("torch", reason="the torch-free run leaves these out")
+pytestmark = pytest.mark.torch
+
+START = """
+import collections
+import torch
+from torch import nn
+net = nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, 64))
+"""
+OWN = 4 * (128 * 256 + 256 + 256 * 64 + 64)  # bytes of its parameters
+ROW = 4 * 64  # bytes of a row of its results
+
+CLOSURE = """
+optimizer, cache = torch.optim.SGD(net.parameters(), 0.1), {}
+for _ in range(8):
+    x = torch.randn(512, 128)
+    def closure():
+        out = net(x)
+        cache["probabilities"] = out.detach().softmax(-1)
+        loss = out.pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        return loss
+    optimizer.step(closure)
+"""
+OWN_OPTIMIZER = """
+class Plain(torch.optim.Optimizer):
+    def step(self, closure):
+        with torch.enable_grad():
+            loss = closure()
+        with torch.no_grad():
+            for p in self.param_groups[0]["params"]:
+                p.sub_(p.grad, alpha=0.1)
+optimizer, norms = Plain(net.parameters(), {}), []
+def one(x):
+    optimizer.zero_grad()
+    out = net(x)
+    norms.append(out.detach().softmax(-1))
+    out.pow(2).mean().backward()
+for _ in range(8):
+    x = torch.randn(512, 128)
+    optimizer.step(lambda: one(x))
+"""
+LOOP = """
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+def train():
+    x = torch.randn(32, 128)
+    loss = net(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+RING = f"""
+{LOOP}
+recent = collections.deque(maxlen=10)
+for _ in range(30):
+    train()
+    with torch.no_grad():
+        recent.append(torch.softmax(torch.randn(512, 64), -1))
+"""
+DETACHED = """
+optimizer, outs = torch.optim.SGD(net.parameters(), 0.1), []
+for _ in range(20):
+    x = torch.randn(32, 128)
+    out = net(x)
+    optimizer.zero_grad()
+    out.pow(2).mean().backward()
+    optimizer.step()
+    outs.append(out.detach())
+"""
+EVALUATION = f"""
+{LOOP}
+for _ in range(2):
+    for _ in range(6):
+        train()
+    with torch.no_grad():
+        results = [net(torch.randn(512, 128)) for _ in range(12)]
+"""
+SHADOW = f"""
+{LOOP}
+shadow = {{name: p.detach().clone() for name, p in net.named_parameters()}}
+for _ in range(10):
+    train()
+    with torch.no_grad():
+        for name, p in net.named_parameters():
+            shadow[name].lerp_(p, 0.01)
+"""
+LOADED = f"""
+import os, tempfile
+with tempfile.TemporaryDirectory() as folder:
+    torch.save({{"a": torch.randn(1000, 64)}}, os.path.join(folder, "a.pt"))
+    checkpoint = torch.load(os.path.join(folder, "a.pt"))
+{LOOP}
+for _ in range(4):
+    train()
+"""
+
+
+def bytes_by_category(folder: Path, program: str) -> dict[str, int]:
+    (folder / "program.py").write_text(START + program)
+    command = [sys.executable, "-m", "cuptimem", "run", "-o", "a.cmem", "program.py"]
+    subprocess.run(command, cwd=folder, env=clean_environment(), check=True, capture_output=True, timeout=300)
+    table = [sys.executable, "-m", "cuptimem", "table", "--by", "category", "--what", "end", "--json", "a.cmem"]
+    said = subprocess.run(table, cwd=folder, env=clean_environment(), check=True, capture_output=True, timeout=300)
+    found = {row["category"]: row["bytes"] for row in json.loads(said.stdout)["rows"]}
+    return {name: found.get(name, 0) for name in ("optimizer state", "kept", "loaded", "parameter", "unknown")}
+
+
+@pytest.mark.parametrize(
+    "program, kept",
+    [
+        pytest.param(CLOSURE, 512 * ROW, id="a closure's cache"),
+        pytest.param(OWN_OPTIMIZER, 8 * 512 * ROW, id="a closure's list"),
+        pytest.param(RING, 10 * 512 * ROW, id="a ring"),
+        pytest.param(DETACHED, 20 * 32 * ROW, id="results of the graph"),
+        pytest.param(EVALUATION, 12 * 512 * ROW, id="an evaluation's results"),
+        pytest.param(SHADOW, OWN, id="a copy of the model"),
+    ],
+)
+def test_what_is_kept(program: str, kept: int, tmp_path: Path) -> None:
+    found = bytes_by_category(tmp_path, program)
+    assert found == {"optimizer state": 0, "kept": kept, "loaded": 0, "parameter": OWN, "unknown": 0}
+
+
+def test_what_comes_from_a_file(tmp_path: Path) -> None:
+    found = bytes_by_category(tmp_path, LOADED)
+    assert (found["loaded"], found["unknown"]) == (1000 * ROW, 0)
