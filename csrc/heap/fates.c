@@ -198,7 +198,8 @@ static verdict judge_elsewhere(const cm_fates *f, const live *l, bool gone)
     if (l->loaded)
         return decided(CM_CATEGORY_LOADED);
     if (is_collected(f, l)) /* before the loop: data that is read once */
-        return l->setup && !l->late ? open_to(CM_CATEGORY_INPUT) : decided(CM_CATEGORY_KEPT);
+        return l->setup && !l->late && used ? open_to(CM_CATEGORY_INPUT)
+                                            : decided(CM_CATEGORY_KEPT);
     if (l->data)
         return decided(used ? CM_CATEGORY_INPUT : CM_CATEGORY_TEMPORARY);
     if (l->built && used)
