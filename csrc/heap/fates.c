@@ -63,6 +63,7 @@ struct cm_fates {
     uint32_t updates, rounds, passes;
     uint64_t round[ROUND_MAX]; /* optimizers that stepped in this round */
     size_t in_round;
+    bool workspaces;             /* a hook labelled one */
     bool walked, walks, updated; /* a label was recorded, also before the window; a walk in it; */
     cm_idmap threads;
     thread *thread;
@@ -77,7 +78,7 @@ struct cm_fates {
     size_t label_count, label_capacity;
     cm_gradients unnamed;
     cm_purposes purposes;
-    cm_idmap ended; /* nodes of live blocks: sequence number -> whether it ran or was destroyed */
+    cm_idmap ended; /* nodes of live blocks: sequence number -> whether it was destroyed */
 };
 
 /* --- blocks that are alive ------------------------------------------------------------------ */
@@ -169,6 +170,11 @@ static bool is_collected(const cm_fates *f, const live *l)
     return cm_purposes_since(&f->purposes, l->stack, l->visit) >= CM_FATE_LONG;
 }
 
+static bool is_on_device(const live *l)
+{
+    return l->key << 1 >> 49 != 0;
+}
+
 /* Whether the graph may still need it. */
 static bool is_in_graph(const cm_fates *f, const live *l)
 {
@@ -235,6 +241,8 @@ static verdict judge_forward(const cm_fates *f, const live *l, bool gone)
     bool in_graph = f->node >= l->turn && f->node != 0 && !l->inherited;
     if (is_in_graph(f, l) && (f->backward > l->turn || !gone))
         return decided(CM_CATEGORY_ACTIVATION);
+    if (is_long(f, l) && l->setup && is_on_device(l) && !f->workspaces)
+        return decided(CM_CATEGORY_UNKNOWN); /* of a recording without them: perhaps one of those */
     if (is_collected(f, l))
         return decided(CM_CATEGORY_KEPT);
     if (is_long(f, l))
@@ -353,7 +361,7 @@ static bool note_node(cm_fates *f, live *l, const cm_event *e, const thread *t)
     return cm_idmap_put(&f->ended, l->node, false);
 }
 
-/* A node ran, or was destroyed. */
+/* A node was destroyed. */
 static bool end_node(cm_fates *f, uint64_t sequence)
 {
     uint32_t ended;
@@ -497,6 +505,7 @@ static bool see_label(cm_fates *f, uint64_t position, const cm_event *e)
     f->walked = true;
     if (e->flags == CM_LABEL_GRADIENT)
         f->gradients = f->turn;
+    f->workspaces |= e->flags == CM_LABEL_WORKSPACE;
     const live *l = find_block(f, e);
     if (e->flags < CM_LABEL_PARAMETER || e->flags > CM_LABEL_WORKSPACE || l == NULL)
         return true;
@@ -675,7 +684,7 @@ bool cm_fates_apply(cm_fates *f, uint64_t position, const cm_record *record)
             return true; /* AccumulateGrad saves nothing */
         t->saver = e->stack;
         t->passes = f->passes;
-        return end_node(f, e->address);
+        return true;
     case CM_EV_OOM:
         f->at = TURN_ELSEWHERE;
         f->refused = ++f->turn;

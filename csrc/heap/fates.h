@@ -14,8 +14,8 @@
  *   in an optimizer        optimizer state if it is alive when its step returns, else temporary
  *   in DDP or FSDP         bucket if a backward pass runs while it is alive
  *   from a file            loaded
- *   in forward             activation if the node that was made with it neither ran nor was
- *                          destroyed. Else kept if it lives long. Else activation if a node runs
+ *   in forward             activation if the node that was made with it was not destroyed.
+ *                          Else kept if it lives long. Else activation if a node runs
  *                          while it is alive; also if graph nodes were made during its life and it
  *                          outlives a failed request or the window; else kept if its
  *                          stack makes another one in a later turn; else temporary

@@ -120,5 +120,7 @@ cm_category cm_purposes_decide(const cm_purposes *p, uint32_t stack, cm_category
         return own;
     if (one->keeps || (one->copies && (open || own == CM_CATEGORY_INPUT)))
         return CM_CATEGORY_KEPT;
-    return open ? most_votes(one, own) : own;
+    cm_category most = open ? most_votes(one, own) : own;
+    bool alive = own == CM_CATEGORY_UNKNOWN && most == CM_CATEGORY_TEMPORARY;
+    return alive ? own : most; /* others died early, this one did not */
 }

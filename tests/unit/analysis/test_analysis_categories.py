@@ -301,21 +301,20 @@ def test_what_a_graph_holds_is_an_activation_for_as_long_as_its_node_lives(analy
     assert allocated(analyze, t) == {"input": 6, "activation": 6 * 8}
 
 
-@pytest.mark.parametrize("ends", ["runs", "is destroyed"])
-def test_results_that_outlive_their_graph_are_kept(analyze: Analyze, ends: str) -> None:
-    """outs.append(out.detach()): the same block as the graph's."""
+@pytest.mark.parametrize("ends, category", [(False, "activation"), (True, "kept")])
+def test_results_that_outlive_their_graph_are_kept(analyze: Analyze, ends: bool, category: str) -> None:
+    """outs.append(out.detach()): the same block as the graph's. With retain_graph=True the graph has it."""
     t = Loop()
     for step in range(8):
         t.alloc(0x100, 1, t.line(2))
         made = t.forward(0x1000 + 64 * step, 8)
-        if ends == "runs":
-            t.backward(sequence=made)
-        else:
+        t.backward(sequence=made)
+        if ends:
             t.add(8, made, 11)  # NODE_FREE
         t.passed()
         t.update()
         t.free(0x100)
-    assert allocated(analyze, t) == {"input": 8, "kept": 8 * 8}
+    assert allocated(analyze, t) == {"input": 8, category: 8 * 8}
 
 
 def test_a_copy_of_the_parameters_is_kept(analyze: Analyze) -> None:
