@@ -443,7 +443,8 @@ static bool see_alloc(cm_fates *f, const cm_record *record, thread *t)
     l->hooked = !(e->flags & CM_EVF_NODE_STACK);
     note_place(l, f->replay->attribution, e->stack);
     if (by != MADE_BACKWARD)
-        return note_stack(f, l, e->stack) && note_node(f, l, e, t);
+        /* Of what was alive before the window opened no node is known. */
+        return note_stack(f, l, e->stack) && (l->inherited || note_node(f, l, e, t));
     const cm_gradient made = {l->birth, key >> 48, e->size};
     return cm_gradients_add(&f->unnamed, &made);
 }
