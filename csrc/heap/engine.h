@@ -19,7 +19,8 @@ bool cm_engine_follow(cm_engine *engine);
 
 /* Writes window number `window` as a trace of its own: definitions, the blocks alive at its start
  * with their origins, its events. code: the packages that the new trace names as user code ("" for
- * none); title: what views call it ("": its script). The target must not exist. false with one line in error, and no file. */
+ * none); title: what views call it ("": its script). The target must not exist. false with one line
+ * in error, and no file. */
 bool cm_engine_extract(cm_engine *engine, const char *target, uint64_t window, const char *code,
                        const char *title, char *error, size_t error_size);
 
