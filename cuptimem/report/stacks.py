@@ -161,11 +161,14 @@ def _without_random(file: str, end: int) -> str:
 def near_file(file: str) -> str | None:
     """The way from the current folder to a file below it, or below one of the two folders around it; None for others,
     and for those of packages."""
-    if is_no_users(file):
+    if _LIBRARY.search(file) is not None or is_generated(file):
         return None
     try:
         folder = os.getcwd()
     except OSError:  # it is removed
+        return None
+    end = temporary_part(file)
+    if end and not f"{folder}/".startswith(f"{file[:end]}/"):  # else somebody works in that folder
         return None
     for up in ("", "../", "../../"):
         if folder == "/":

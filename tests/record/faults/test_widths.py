@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,14 @@ def test_lines_are_broken_between_words() -> None:
     assert broken(blocks.Text("表" * 5), 6) == ["表表", "  表表", "  表"]
     assert broken(blocks.Text("      x = f(1)", cut=True), 11) == ["      x = …"]
     assert text.render([blocks.Text("word " * 40, prose=True)]).count("\n") == 2
+
+
+def test_a_script_in_a_temporary_folder_is_shown_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere the folder's random name is left out, so that two runs have the same lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "sub").mkdir()
+        for there, shown in (("", "sub/train.py"), ("sub", "train.py")):
+            monkeypatch.chdir(Path(folder) / there)
+            assert shown_file(f"{folder}/sub/train.py") == shown
+    monkeypatch.chdir("/")
+    assert shown_file(f"{folder}/sub/train.py") == "tmp…/sub/train.py"
