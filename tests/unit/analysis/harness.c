@@ -42,7 +42,8 @@ int main(int argc, char **argv)
                     return 2;
             }
             cm_analysis_free(analysis);
-            if (cm_engine_extract(engine, "extracted.cmem", window, "torch", "a title", error, sizeof error))
+            if (cm_engine_extract(engine, "extracted.cmem", window, "torch", "a title", error,
+                                  sizeof error))
                 unlink("extracted.cmem");
         }
         cm_engine_free(engine);
