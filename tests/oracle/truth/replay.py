@@ -185,15 +185,15 @@ def replay(events: Iterable[Row], *, snapshot_peak: bool = True) -> Result:
 def died_in_step(events: Iterable[Row], found: Result, bounds: list[tuple[int, int]]) -> list[Block]:
     """Blocks of the replay that were freed between the same two bounds of steps that they were made between.
 
-    A bound is a tick; the first may be the trace's begin, or the first node.
+    A bound is a tick, or the first event of what leads to one: the trace's begin, a node, the batch's allocation.
     """
     step_of: list[int] = []  # of each row: how many bounds lie before it
     events = list(events)
     times = sorted({time for pair in bounds for time in pair})
+    ticks = {row.time_ns for row in events if row.kind == TICK}
     passed = int(times[0] <= events[0].time_ns)
     for row in events:
-        kinds = (TICK,) if passed else (TICK, NODE_NEW)
-        while passed < len(times) and row.kind in kinds and row.time_ns >= times[passed]:
+        while passed < len(times) and row.time_ns >= times[passed] and (row.kind == TICK or times[passed] not in ticks):
             passed += 1
         step_of.append(passed)
     born = iter(block for block in found.born if not block.seeded)
