@@ -526,7 +526,7 @@ static int owner_of(const cm_replay *r, const cm_event *e)
     return -1;
 }
 
-static int device_of_free(const cm_replay *r, const cm_event *e)
+static int device_of(const cm_replay *r, const cm_event *e)
 {
     int device = cm_replay_find_device(r, e->device_type, e->device_index);
     bool known = e->device_type != CM_DEVICE_CUDA || e->device_index != CM_DEVICE_UNKNOWN;
@@ -740,7 +740,7 @@ static cm_label label_of(const cm_replay *r, const cm_event *e)
 /* Outside of a window: inside, labels of its walks apply from birth. */
 static bool see_label(cm_replay *r, const cm_event *e)
 {
-    int device = cm_replay_find_device(r, e->device_type, e->device_index);
+    int device = device_of(r, e); /* a library is given its workspace by the address alone */
     cm_block *block = device < 0 ? NULL : cm_blocks_at(&r->blocks, (uint16_t)device, e->address);
     r->labelled = true;
     if (r->fates != NULL || block == NULL || e->flags < CM_LABEL_PARAMETER ||
@@ -789,7 +789,7 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
     int device = 0;
     switch (e->kind) {
     case CM_EV_FREE: /* of an unknown block: makes no device */
-        device = device_of_free(r, e);
+        device = device_of(r, e);
         break;
     case CM_EV_REQUESTED:
         device = cm_replay_find_device(r, e->device_type, e->device_index);
