@@ -108,7 +108,7 @@ def test_doctor(run: Callable[..., Result], fake: Path, deadly: Path, tmp_path: 
     if cuda == "no device":
         environment["FAKE_INIT"] = "100"
     done = run("-m", "cuptimem", "doctor", "--json", env=environment)
-    assert done.code == 0, done.err
+    assert done.code == 0, done.out + done.err
     answer: dict[str, Any] = json.loads(done.out)
     checks = {check["name"]: check for check in answer["checks"]}
     for name in ("bytes", "stack", "nodes", "backward", "autostart"):
