@@ -21,6 +21,14 @@ struct cm_loops_iterators {
     size_t count, capacity;
 };
 
+/* The last step of a clock that ticks where a step begins lasts until something else does, or the
+ * recording ends. By then the variables of the loop's function are gone. */
+static bool is_open(const cm_steps *steps, size_t step)
+{
+    uint32_t kind = steps->loop[steps->step[step].loop].kind;
+    return step + 1 == steps->count && (kind == CM_TICK_MODULE || kind == CM_TICK_DATA);
+}
+
 cm_loops *cm_loops_new(const cm_steps *steps)
 {
     cm_loops *loops = calloc(1, sizeof *loops);
@@ -45,7 +53,7 @@ cm_loops *cm_loops_new(const cm_steps *steps)
             goto failed;
     }
     for (size_t i = 0; i < steps->count; i++) {
-        loops->loop_of[i] = judged[steps->step[i].loop];
+        loops->loop_of[i] = is_open(steps, i) ? CM_LOOP_NONE : judged[steps->step[i].loop];
         if (loops->loop_of[i] == CM_LOOP_NONE)
             continue;
         cm_loop *loop = &loops->loop[loops->loop_of[i]];
