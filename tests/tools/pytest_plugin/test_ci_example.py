@@ -57,9 +57,7 @@ def test_a_larger_model_fails_with_the_line_that_did_it(project: Path) -> None:
     code, text = check(project)
     assert code == 1, text
     assert re.search(r"tests/test_memory.py::test_training on cpu\n  peak \+.* over peak:5%", text), text
-    changed = (
-        r"\+1\.8 MiB changed model.py:17 Block.forward: 4\.3 MiB to 6\.0 MiB\n +return x \+ .*-self\.up"
-    )
+    changed = r"\+1\.8 MiB changed model.py:17 Block.forward: 4\.3 MiB to 6\.0 MiB\n +return x \+ .*-self\.up"
     assert re.search(changed, text), text
 
 
