@@ -1,4 +1,4 @@
-/* Blocks of PyTorch's allocator for pinned host memory, which it reports to nobody.
+/* Blocks of PyTorch's allocator for pinned host memory. It reports them to no observer.
  *
  * The allocator is an object without an exported name; at::getHostAllocator returns it. Its virtual
  * `allocate` is hooked by a copy of its vtable, for only the pointer to that can be exchanged in a

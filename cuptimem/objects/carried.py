@@ -1,4 +1,4 @@
-"""Which names of a running loop live for one pass only: the next pass assigns them anew before it reads them.
+"""Which names of a running loop live for one pass only: the next pass assigns them again before it reads them.
 
 Names that a later pass reads (`hidden` in `out, hidden = rnn(x, hidden)`) keep what they refer to from step to step.
 It is read from the code: live variables, as a compiler finds them, at the head of the innermost loop.

@@ -168,7 +168,7 @@ def near_file(file: str) -> str | None:
     except OSError:  # it is removed
         return None
     end = temporary_part(file)
-    if end and not f"{folder}/".startswith(f"{file[:end]}/"):  # else somebody works in that folder
+    if end and not f"{folder}/".startswith(f"{file[:end]}/"):  # else the current folder lies in it
         return None
     for up in ("", "../", "../../"):
         if folder == "/":
