@@ -152,10 +152,10 @@ def is_recorded(window: recorder.Window) -> bool:
     return not (window.closing or window.closed or window.foreign) and bool(window.capture.core.capture_active())
 
 
-def close(window: recorder.Window, **how: bool) -> None:
+def close(window: recorder.Window, collect: bool = True, look: bool = True) -> None:
     """As recorder.close_window. Raises Error where it was over before: then it lacks what came after its end."""
     whole = is_recorded(window)
-    recorder.close_window(window, **how)
+    recorder.close_window(window, collect, look)
     if not whole:
         raise Error(ENDED_EARLY)
 

@@ -201,11 +201,12 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
     def finish() -> None:
         if os.getpid() != pid:
             return
-        oom_left = refusals.left_program()
+        error = refusals.ended_program()
+        oom_left = error is not None and refusals.is_of(error)
         try:
             backward_threads.wait()
         finally:  # an interrupt ends the wait, not what follows it
-            recorder.close_all(oom_left)
+            recorder.close_all(error)
             path = window.path
             if path is not None and program is not None and program.remove_empty(path, recorder.last_counts):
                 if replaces and not quiet:
@@ -348,7 +349,7 @@ def _in_process_of_multiprocessing(util: "ModuleType", settings: dict[str, str])
     def finish() -> None:
         error = sys.exc_info()[1]  # finalizers run while what leaves the target is on its way
         oom_left = error is not None and refusals.is_of(error)
-        window = recorder.close_all(oom_left)
+        window = recorder.close_all(error)
         if oom_left and not _is_set(settings, "CUPTIMEM_QUIET") and window is not None and window.path is not None:
             _show_refusal(window.path, here)
 

@@ -131,19 +131,19 @@ class _Run:
         self.first_step = self.step_number
         self.window = profile._open_window()
 
-    def close(self, oom_left: bool = False) -> None:
-        """Never raises for what happens to the recording: the profiled program must not suffer. oom_left: the
-        exception of a refused request leaves the block."""
+    def close(self, error: BaseException | None = None) -> None:
+        """Never raises for what happens to the recording: the profiled program must not suffer. error: what
+        leaves the block."""
         try:
-            self._close(self.warm, oom_left)
+            self._close(self.warm, error)
         finally:
-            self._close(self.window, oom_left)
+            self._close(self.window, error)
         self.warm = None
 
-    def _close(self, window: recorder.Window | None, oom_left: bool) -> None:
+    def _close(self, window: recorder.Window | None, error: BaseException | None) -> None:
         if window is not None:
             try:
-                recorder.close_window(window, oom_left=oom_left)
+                recorder.close_window(window, error=error)
             except own(Error, OSError) as error:
                 recorder.say(str(error))
 
@@ -487,23 +487,22 @@ class Profile(Figures, Displayed, Brief):
     def _end(self, run: _Run, error: BaseException | None) -> None:
         """Ends a run. error: what leaves the block."""
         recording = run.recording
-        oom_left = error is not None and refusals.is_of(error)
         try:
-            ended = self._put_away(run, oom_left)
+            ended = self._put_away(run, error)
         except BaseException:  # out of a signal's handler: nothing may stay open
-            self._put_away(run, oom_left)
+            self._put_away(run, error)
             raise
-        if ended and recording and oom_left and not recorder.active():
+        if ended and recording and error is not None and refusals.is_of(error) and not recorder.active():
             refusals.show_report(run.report)
         if ended and recording and self.schedule is not None:
             self._trace_ready()
 
-    def _put_away(self, run: _Run, oom_left: bool) -> bool:
+    def _put_away(self, run: _Run, error: BaseException | None) -> bool:
         """Closes it. False: another thread was faster."""
         with self._lock:
             if run not in self._open:
                 return False
-        run.close(oom_left)
+        run.close(error)
         with self._lock:
             if run not in self._open:
                 return False

@@ -304,12 +304,12 @@ def open_window(
         raise
 
 
-def close_window(window: Window, collect: bool = True, look: bool = True, oom_left: bool = False) -> None:
+def close_window(window: Window, collect: bool = True, look: bool = True, error: BaseException | None = None) -> None:
     """Closes a window, after a marked collection (see garbage.py); the last one ends the capture. Twice, or in a forked
     child: nothing happens. collect=False: leaks are not needed. look=False: growth is not needed either.
-    oom_left: the exception of a refused request leaves it."""
+    error: what leaves it."""
     try:
-        if _begins_to_close(window, oom_left) and collect:
+        if _begins_to_close(window, error) and collect:
             capture = window.capture
             seeks = look and capture.options.holders and capture.windows == [window]
             # While automatic collection is off, reference cycles hold what the collection below frees.
@@ -331,14 +331,17 @@ def _look_for_holders(window: Window) -> None:
     instruments.look_for_holders(window.capture.core, Look(window))
 
 
-def _begins_to_close(window: Window, oom_left: bool) -> bool:
+def _begins_to_close(window: Window, error: BaseException | None) -> bool:
     """Once for each window, in the process that opened it."""
     with _lock:
         if window.closing or window.foreign:
             return False
         window.closing = True
-        if oom_left:
-            window.capture.core.mark(window.capture.core.MARK_OOM_LEFT, window.number)
+        capture = window.capture
+        if error is not None and refusals.is_of(error):
+            capture.core.mark(capture.core.MARK_OOM_LEFT, window.number)
+        if error is not None and capture.windows == [window]:
+            capture.core.capture_note(refusals.note(error))
         return True
 
 
@@ -620,9 +623,9 @@ def _copy_name(path: str, other: str) -> None:
         os.rename(path, other)
 
 
-def close_all(oom_left: bool = False) -> Window | None:
+def close_all(error: BaseException | None = None) -> Window | None:
     """Ends the recording, as at exit: windows close from the last to the first, which is returned. Prints what goes
-    wrong. oom_left: as in close_window."""
+    wrong. error: as in close_window."""
     window = None
     with _lock:
         _end_orphan()
@@ -633,16 +636,16 @@ def close_all(oom_left: bool = False) -> Window | None:
                 return window
             window = capture.windows[-1]
         try:
-            close_window(window, oom_left=oom_left)
-        except own(Error, OSError) as error:
-            say(str(error))
+            close_window(window, error=error)
+        except own(Error, OSError) as problem:
+            say(str(problem))
 
 
 def _at_exit() -> None:
     """Closes profiles that the program has left open."""
-    left = refusals.left_program()
-    window = close_all(left)
-    if left and window is not None:
+    error = refusals.ended_program()
+    window = close_all(error)
+    if window is not None and error is not None and refusals.is_of(error):
         refusals.show(window)
     recording_core().temporary_files_remove()
 

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from cuptimem.report.model import Report
 
 WIDTH = 80  # of the page, where the terminal's is unknown
+_LONGEST = 200  # characters of a class's name in the trace
 
 
 _mro = type.__dict__["__mro__"].__get__  # whatever a metaclass shows
+_qualified_name = type.__dict__["__qualname__"].__get__
 _cause = BaseException.__dict__["__cause__"].__get__
 _context = BaseException.__dict__["__context__"].__get__
 _arguments = BaseException.__dict__["args"].__get__
@@ -70,10 +72,11 @@ def ended_program() -> BaseException | None:
     return error if ended else None
 
 
-def left_program() -> bool:
-    """At exit: whether such an exception has ended the program."""
-    error = ended_program()
-    return error is not None and is_of(error)
+def note(error: BaseException) -> "dict[str, str]":
+    """For the trace: the class of the exception that ended what was recorded. Its text may be private."""
+    if any(kind in (SystemExit, GeneratorExit) for kind in _mro(type(error))):  # the program's own way to end
+        return {}
+    return {"exception": _qualified_name(type(error))[:_LONGEST]}
 
 
 def show(window: "Window") -> None:

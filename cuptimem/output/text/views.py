@@ -36,6 +36,7 @@ _TOP = 6  # with all else that a training has, a screen of 24 lines
 
 
 _FACTS = {
+    "exception": "ended by {}",
     "simulated": "simulated {}",
     "torch": "torch {}",
     "python": "Python {}",

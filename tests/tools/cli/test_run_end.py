@@ -50,6 +50,42 @@ def test_an_interrupted_program_has_its_five_lines(run: Run, tmp_path: Path) -> 
     assert traceback.startswith("Traceback") and re.fullmatch(END, end), done.err
 
 
+KINDS = """
+class Kind(type):
+    __name__ = property(lambda _: print("the program's code"))
+class Fails(Exception, metaclass=Kind): pass
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("last", "exception"),
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        (f"{KINDS}raise Fails('secret')", "Fails"),
+        ("sys.exit('an error of its own')", None),
+        ("try: 1 / 0\nexcept ZeroDivisionError: pass", None),
+    ],
+    ids=["error", "interrupt", "metaclass", "exit", "caught"],
+)
+@pytest.mark.parametrize("form", ["run", "profile"])
+def test_the_exception_that_ended_it_is_named(
+    run: Run, tmp_path: Path, last: str, exception: str | None, form: str
+) -> None:
+    text = "import sys\n" + TORCH + last
+    if form == "profile":
+        body = "\n    ".join(text.splitlines())
+        text = f"import cuptimem\nwith cuptimem.profile('a.cmem'):\n    {body}"
+    (tmp_path / "s.py").write_text(text)
+    done = run(*RUN, "s.py") if form == "run" else run("s.py")
+    report = cuptimem.open(tmp_path / "a.cmem")
+    assert (done.out, report.environment.get("exception")) == ("", exception)
+    shown = run("-m", "cuptimem", "summary", "a.cmem").out
+    assert f"ended by {exception}" in shown if exception else "ended by" not in shown
+    assert b"secret" not in (tmp_path / "a.cmem").read_bytes()
+
+
 @pytest.mark.torch
 def test_only_the_first_rank_prints_five_lines(run: Run, tmp_path: Path) -> None:
     done = run_torch(run, tmp_path, "", "-o", "a-{rank}.cmem", RANK="1", WORLD_SIZE="2")
