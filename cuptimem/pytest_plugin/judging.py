@@ -17,7 +17,7 @@ from cuptimem.output.text.words import code, count, more, plural, signed, size
 from cuptimem.pytest_plugin.holders import Holders
 from cuptimem.pytest_plugin.limits import LEAKS, MEMORY, Limit, Limits
 from cuptimem.report import ledger
-from cuptimem.report.leaks import Holder, Leak
+from cuptimem.report.leaks import OTHERS, Holder, Leak
 from cuptimem.report.model import Contents, Contributor, Device, KeptBlock, Line, Report
 from cuptimem.report.process import HOST
 from cuptimem.report.stacks import Frame, Stack, short_file, user_frame
@@ -222,17 +222,24 @@ def leak_failures(
         grown = sum(leak.bytes for leak in growth)
         if max(measured, grown) <= limit.bytes:
             continue
-        lines = (
-            *_left_lines(device.name, stacks, own.rest, known, root),
-            *(line for leak in growth for line in _grown(leak, report, known, root)),
-        )
+        alive = tuple(_left_lines(device.name, stacks, own.rest, known, root)) if measured else ()
+        growth_lines = tuple(line for leak in growth for line in _grown(leak, report, known, root))
+        # The headline's own rows first, so that they sum to it. Blocks may be in both: what grew and is still alive.
         if grown <= measured:
+            lines = (*alive, *_titled(f"grown in a loop, {size(grown)} in all", growth_lines))
             failures.append(Failure(limit, device.name, measured, lines))
         else:
+            lines = (*growth_lines, *_titled(f"left behind, {size(measured)} in all", alive))
             certain = sum(leak.bytes for leak in growth if not leak.undecided) > limit.bytes
             how = "grown in a loop" if certain else "grown in a loop, which may be a leak,"
             failures.append(Failure(limit, device.name, grown, lines, how))
     return failures
+
+
+def _titled(title: str, lines: Sequence[str]) -> Iterable[str]:
+    if lines:
+        yield f"{title}:"
+        yield from lines
 
 
 def _counts(limit: Limit, contributor: Contributor) -> bool:
@@ -278,7 +285,7 @@ def _left_lines(device: str, stacks: Sequence[_ByStack], rest: int, known: Holde
 
 
 def _holder(one: Holder) -> str:
-    return one.path if one.is_named else f"no name: {one.path}"
+    return one.path if one.is_named or one.path == OTHERS else f"no name: {one.path}"
 
 
 def _grown(leak: Leak, report: Report, known: Holders, root: Path) -> Iterable[str]:

@@ -1,5 +1,6 @@
 """What a test leaves behind, and what grows in its loops."""
 
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import PurePosixPath
@@ -227,6 +228,35 @@ def test_loops_and_calls(run_suite: Callable[..., Run]) -> None:
         said["test_wrong_filter"] == "could not be measured: its filter_fn raised ZeroDivisionError: division by zero"
     )
     assert said["test_each_call"].startswith("40 B left behind")
+
+
+BOTH = (
+    LOOPS.partition("@leak")[0]
+    + """
+@leak("0 B")
+def test_more_grew():
+    freed = []
+    loop(lambda i, loss: freed.append(torch.ones(1000)))
+    KEPT.append(torch.ones(300))
+
+@leak("0 B")
+def test_more_was_left():
+    freed = []
+    loop(lambda i, loss: freed.append(torch.ones(10)))
+    KEPT.append(torch.ones(30000))
+"""
+)
+
+
+@pytest.mark.parametrize("test", ["test_more_grew", "test_more_was_left"])
+def test_the_rows_below_a_headline_sum_to_it(run_suite: Callable[..., Run], test: str) -> None:
+    said = (
+        run_suite(test_it=BOTH).out.partition(f"test_it.py::{test} _")[2].partition("\n")[2].partition("\nits trace")[0]
+    )
+    headline, *rows = said.splitlines()
+    first = itertools.takewhile(lambda row: not row.endswith(" in all:"), rows)
+    sums = [float(row.split()[0]) for row in first if "of these" not in row]
+    assert sum(sums) == pytest.approx(float(headline.split()[0]), abs=0.1) and len(sums) < len(rows), said
 
 
 UNCLEAR = (
