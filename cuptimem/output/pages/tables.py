@@ -33,7 +33,8 @@ def tree(report: Report, chosen: Sequence[Contents], inverted: bool) -> str:
 
 def table(report: Report, chosen: Sequence[Contents], by: str, order: str, depth: int | None = None) -> str:
     """by, order, depth: as of grouping; what the page shows first, and all that it shows without scripts."""
-    data = {"by": by, "order": order, "depth": depth, **stacks_data.of_contents(chosen, ROWS)}
+    parts = [_parts(one) for one in chosen]
+    data = {"by": by, "order": order, "depth": depth, "parts": parts, **stacks_data.of_contents(chosen, ROWS)}
     return page.render(
         "table.html",
         data,
@@ -49,6 +50,16 @@ def table(report: Report, chosen: Sequence[Contents], by: str, order: str, depth
 def _notes(report: Report, chosen: Sequence[Contents]) -> list[str]:
     notes = [f"Only step {report.step}."] if report.step is not None else []
     return notes + (warnings(views._without_steps(report, chosen[0])) if chosen else [])
+
+
+def _parts(contents: Contents) -> dict[str, list[str]]:
+    """What stands under a line, by what the page's script calls it."""
+    said = {
+        stacks_data.short(line.frame.place): [stacks_data.short(part) for part in under(line, contents)]
+        for line in contents.lines
+        if line.frame is not None
+    }
+    return {place: parts for place, parts in said.items() if parts}
 
 
 def _plain(contents: Contents, by: str, order: str, depth: int | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 import cuptimem
 from cuptimem.output.pages import diff, flamegraph, tables
 from cuptimem.output.text import tree_views
+from cuptimem.output.text.part_views import under
 from cuptimem.printable import printable
 from cuptimem.report import grouping
 from cuptimem.report.diff import compare
@@ -316,13 +317,15 @@ def test_table_groups_as_the_verb(show: Show, tmp_path: Path, by: str) -> None:
     for report in (stacked.trained(tmp_path), stack_reports.some(tmp_path, 6)):
         page = show(tables.table(report, report.peaks, by, "bytes"))
         found = page.evaluate(
-            "[...document.querySelectorAll('#table tbody tr')].map((r) => [4, 2].map((i) => r.cells[i].textContent))"
+            "[...document.querySelectorAll('#table tbody tr')].map((r) => [4, 2].map((i) => r.cells[i].firstChild.data))"
         )
         rows = grouping.group(report.peak.contributors, by, "bytes")
         expected = [[printable(row.key), f"{row.count:,}"] for row in rows]
         if report.peak.rest_bytes:
             expected.append(["(everything else)", f"{report.peak.rest_count:,}"])
         assert sorted(found) == sorted(expected)
+        below = [part for row in rows for part in under(row, report.peak)] if by == "line" else []
+        assert sorted(page.locator("#table .faint").all_text_contents()) == sorted(map(printable, below))
 
 
 def test_table_sorts_filters_and_copies(show: Show, tmp_path: Path) -> None:

@@ -135,11 +135,18 @@ class TablePage {
         return this.rows.some((row) => row.source) ? COLUMNS : COLUMNS.slice(0, -1);
     }
 
+    /** What a library did below a line. */
+    parts(row) {
+        const { element } = cuptimem, parts = this.stacks.data.parts[this.measure];
+        if (this.by !== "line" || !Object.hasOwn(parts, row.key)) return [];
+        return parts[row.key].flatMap((part) => [element("br"), element("span", { class: "faint" }, part)]);
+    }
+
     draw() {
         const { element, size } = cuptimem, m = this.stacks.data.measures[this.measure], rows = this.visible(), columns = this.columns();
         const sum = (name) => rows.reduce((total, row) => total + row[name], 0), bytes = sum("bytes"), count = sum("count");
         const number = (text) => element("td", { class: "number" }, text);
-        const cells = (row) => [number(size(row.bytes)), number(share(row.bytes, m.bytes)), number(row.count.toLocaleString("en")), number(size(row.mean)), element("td", {}, row.key), ...(columns.length > 5 ? [element("td", {}, element("code", {}, row.source))] : [])];
+        const cells = (row) => [number(size(row.bytes)), number(share(row.bytes, m.bytes)), number(row.count.toLocaleString("en")), number(size(row.mean)), element("td", {}, row.key, ...this.parts(row)), ...(columns.length > 5 ? [element("td", {}, element("code", {}, row.source))] : [])];
         const head = columns.map(([name, title]) => {
             const on = this.sort === name, button = element("button", { type: "button", class: "sort", "data-sort": name }, title || GROUPINGS[this.by]);
             button.addEventListener("click", () => {
