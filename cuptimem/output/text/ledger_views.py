@@ -169,6 +169,16 @@ def _answer(one: Ledger, complete: bool) -> list[Block]:
     return prose(f"{said}; {size(beside)} lie outside of that." if beside > 0 else f"{said}.")
 
 
+def _unmeasured(report: Report, one: Ledger) -> str:
+    """The device is asked from time to time: what PyTorch's allocator alone held in between, where that was more."""
+    highest = next((device.reserved_peak for device in report.devices if device.name == one.device), None)
+    above = (highest or 0) - one.tensors - one.rounding - one.cached
+    if one.what != "peak" or above <= one.used // 100:
+        return ""
+    held = f"PyTorch's allocator held up to {size(highest or 0)}, {size(above)} more than here"
+    return f"{one.device}: between two measurements {held}"
+
+
 # -- what is not known ---------------------------------------------------------------------------------------------
 
 
@@ -315,6 +325,7 @@ def full(report: Report, ledgers: Sequence[Ledger], top: int) -> list[Block]:
             Text(_headline(one), "title"),
             *_answer(one, report.driver.mode == "callbacks"),
             _table(one, top),
+            *(warning(said) if (said := _unmeasured(report, one)) else []),
             *_unknown(one),
         ]
     blocks += _host(report.driver.host, top)
@@ -329,6 +340,7 @@ def short(report: Report) -> list[Block]:
             at = f"{duration(one.time_ns)} after the start"
             text = f"{one.device}: {size(one.used)} used at its fullest, {at}: {parts(one, _IN_SUMMARY)}"
             blocks.append(Text(f"  {text}", hang=4, breaks="[,:] ", prose=True))
+            blocks += warning(said) if (said := _unmeasured(report, one)) else []
     on_cuda = any(device.name.startswith("cuda") for device in report.devices)
     driver = report.driver
     if driver.mode == "slots" and (blocks or on_cuda):

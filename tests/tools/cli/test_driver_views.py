@@ -17,6 +17,7 @@ from cuptimem.cli import ledger as ledger_verb
 from cuptimem.cli import reading
 from cuptimem.output import json
 from cuptimem.output.text import blocks, fragmentation_views, terminal, text, views
+from cuptimem.output.text.words import size
 from cuptimem.report.load import from_dict
 from tests.conftest import Result
 from tests.tools.cli import driver_sample, sample
@@ -280,6 +281,17 @@ def test_a_program_without_pytorch(folder: Path) -> None:
 
 
 # -- the summary ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tensors", [30 * GIB, 60 * GIB])
+def test_what_lies_between_two_measurements_is_said(make: Make, tensors: int) -> None:
+    """The device is asked five times a second, PyTorch's allocator tells everything."""
+    report = make(ledger=[driver_sample.ledger(tensors=tensors, used=96 * GIB - (60 * GIB - tensors))])
+    held = report.device("cuda:0").reserved_peak
+    one = report.ledger()
+    above = (held or 0) - one.tensors - one.rounding - one.cached
+    said = f"! cuda:0: between two measurements PyTorch's allocator held up to {size(held or 0)}, {size(above)} more than here"
+    assert (said in prose(ledger(report))) == (said in prose(str(report).splitlines())) == (tensors == 30 * GIB)
 
 
 def test_headline(make: Make) -> None:
