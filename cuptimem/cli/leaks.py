@@ -13,7 +13,7 @@ _LEAKS = 3  # the exit code of --fail-on-leak
 def parser() -> argparse.ArgumentParser:
     result = reading.parser("leaks", "What grows from step to step: how fast, since when, and the line that makes it.")
     result.add_argument(
-        "--fail-on-leak", action="store_true", help=f"exit with {_LEAKS} if there is a leak (a suspect is none)"
+        "--fail-on-leak", action="store_true", help=f"exit with {_LEAKS} if there is a leak (suspects do not count)"
     )
     result.add_argument(
         "--fail-on-growth",

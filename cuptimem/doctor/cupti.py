@@ -14,7 +14,7 @@ from cuptimem.report.ledger import split_reason
 
 COST = "what CUDA hands out to others than PyTorch is in no account; there is no ledger"
 SLOTS_COST = "what libraries take of the driver directly is in the ledger's context or residual, without name and line"
-OTHERS_COST = "other processes' memory on the GPU is not told from the driver's own"
+OTHERS_COST = "other processes' memory on the GPU cannot be separated from the driver's own"
 _IN_CONTAINER = "a container needs --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
 _INIT = {  # CUresult of cuInit: what it means
     100: ("no device is visible to it", "see nvidia-smi, CUDA_VISIBLE_DEVICES; " + _IN_CONTAINER),
@@ -92,7 +92,7 @@ def findings(
         path = f"; {library_text(state['path'])}" if state["path"] else ""
         yield Finding("CUPTI", "warning", text + path, cost, fix or "see nvidia-smi")
     if about["nvml"]:
-        yield Finding("NVML", "ok", f"{NVML}: other processes' memory is told apart")
+        yield Finding("NVML", "ok", f"{NVML}: memory of other processes is known")
     else:
         yield Finding("NVML", "warning", f"{NVML} is not found", OTHERS_COST, _IN_CONTAINER)
     yield from _settings(environ.obeyed() if environment is None else environment)

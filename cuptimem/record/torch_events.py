@@ -184,7 +184,7 @@ def _cuda_problems() -> list[str]:
     (mangled, sizes_seen, unseen, untraced), said = found, []
     kind = cpp_name(mangled)
     if unseen:
-        said.append(f"{unseen} blocks on the GPU came from an allocator that tells nobody ({kind}): missing here")
+        said.append(f"{unseen} blocks on the GPU came from an allocator that reports nothing ({kind}): missing here")
     if untraced:
         said.append(f"PyTorch took memory from CUDA {untraced} times without a report: it is missing here")
     if not sizes_seen:

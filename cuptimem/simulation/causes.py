@@ -88,7 +88,7 @@ def of_failure(facts: Facts) -> Cause:
         )
     if facts.undescribed:
         return Cause(
-            f"{raised.line}{at}; entry points that nobody has described were called before:{_names(facts.undescribed)}",
+            f"{raised.line}{at}; entry points that are not described were called before:{_names(facts.undescribed)}",
             "report their names, so that they can be described",
         )
     hint = ""
@@ -112,7 +112,7 @@ def _of_signal(facts: Facts) -> Cause:
     at = f" at {where}" if where else ""
     if number == signal.SIGKILL:
         return Cause(
-            "the program was killed (SIGKILL): by somebody, or by the system because this machine's own memory ran out",
+            "the program was killed (SIGKILL), perhaps by the system because this machine's own memory ran out",
             "kernels cost nothing here, but what lies in host memory does; look at the summary of its trace",
         )
     hint = "if it does not crash on a real GPU, this is a bug of the simulated device: report it with this line"

@@ -268,8 +268,7 @@ class Inquiry:
         if facts.undescribed:
             names = ", ".join(note.name for note in facts.undescribed[:5])
             return causes.Cause(
-                f"the program called what nobody has described yet ({names}): what that takes of a device is not "
-                "counted",
+                f"the program called what is not described yet ({names}): what that takes of a device is not counted",
                 "report the names, so that they can be described",
             )
         full = facts.crowded

@@ -83,7 +83,7 @@ def _need(one: Simulation) -> list[Block]:
     need = one.need
     assert need is not None
     if need.takes_everything:
-        return [Text("  the program takes whatever is free: what it needs is not to be told this way")]
+        return [Text("  the program takes whatever is free: what it needs cannot be found this way")]
     low, high = size(need.low), size(need.high)
     if low == high:
         lines = [f"  it needs {high} on {need.device}"]
@@ -326,7 +326,7 @@ def _parts_of(reads: Sequence[HostRead]) -> tuple[str, ...]:
 
 def _entries(one: Simulation) -> list[Block]:
     lines = [f"  {entry.name}, {plural(entry.count, 'call')}: not simulated, refused" for entry in one.refused]
-    lines += [f"  {entry.name}, {plural(entry.count, 'call')}: nobody has described it" for entry in one.undescribed]
+    lines += [f"  {entry.name}, {plural(entry.count, 'call')}: not described yet" for entry in one.undescribed]
     return [Text(), Text("Asked for and not there", "title"), *map(Text, lines)] if lines else []
 
 

@@ -15,7 +15,7 @@ def write(trace: str, path: str, options: Options) -> Written:
         contents = report.contents(what, device.name)
         rows = [(labels(c), c.bytes) for c in contents.contributors]
         if contents.rest_bytes:
-            rows.append((("(folded)",), contents.rest_bytes))
+            rows.append((("(compacted)",), contents.rest_bytes))
         for names, size in rows:
             # One device is not worth a level of its own, several are.
             path_of = (root(device.name), *names) if len(devices) > 1 else names

@@ -14,7 +14,7 @@ from cuptimem.output.exports.events import Events, Origin
 
 # As csrc/exports/rows.h has them.
 NUMBERS = ("bytes", "requested", "count", "address", "time_ns", "freed_ns", "step", "freed_step")
-WHENS = ("allocated", "found", "before start", "folded")
+WHENS = ("allocated", "found", "before start", "compacted")
 ABOUT = (
     "phase",
     "operator",
@@ -61,7 +61,7 @@ class Rows:
         layout = self._layout
         cells, new = self._cells(Origin(device, *about)) if about else (dict.fromkeys(ABOUT), [])
         if not about:
-            cells["where"] = "(folded)"
+            cells["where"] = "(compacted)"
         return layout.stacks(new) if new else b"", layout.head(device), layout.about(cells)
 
     def _cells(self, origin: Origin) -> tuple[dict[str, Any], list[int]]:

@@ -63,8 +63,8 @@ def full(one: Kernels, top: int) -> list[Block]:
         blocks += [
             Text(),
             *prose(
-                f"Long is {long} or more here. Any work on the device counts, for nobody tells which blocks a kernel "
-                "uses: the first launch after the allocation, the last before the free.",
+                f"Long is {long} or more here. Any work on the device counts, for which blocks a kernel "
+                "uses is not known: the first launch after the allocation, the last before the free.",
                 "dim",
             ),
         ]

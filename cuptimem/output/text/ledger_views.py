@@ -197,7 +197,7 @@ def _unknown(one: Ledger) -> list[Block]:
         )
     if one.others is None:
         place = "the residual" if one.context is None else "the context (what came later in the residual)"
-        said += prose(f"Other processes are not told apart, for NVML does not tell: they are in {place}.", "dim")
+        said += prose(f"Memory of other processes is not known, for NVML does not report it: it is in {place}.", "dim")
     if one.own is not None:
         said += prose(f"NVML gives {size(one.own)} to this process.", "dim")
     if one.driver_reserved:
@@ -209,11 +209,11 @@ def _unknown(one: Ledger) -> list[Block]:
         )
     if one.pool_short:
         said += warning(
-            f"{one.device}: memory pools are told to hold {size(one.pool_short)} less than is alive in them; that much "
+            f"{one.device}: memory pools report {size(one.pool_short)} less than is alive in them; that much "
             "is in the residual"
         )
     if one.residual > 0 and one.context is not None:
-        said += prose("Residual: in use, and nobody who was seen asked for it.", "dim")
+        said += prose("Residual: in use, not traced to a recorded caller.", "dim")
     elif one.residual < 0:
         said += warning(
             f"{one.device}: {size(-one.residual)} more are accounted for than are in use: some frees were not seen, or "
@@ -251,7 +251,7 @@ def exactness(report: Report) -> list[Block]:
     if check.differ:
         said += warning(f"{plural(check.differ, 'record')} of CUPTI say otherwise than the calls that were seen")
     if check.alone:
-        said += warning(f"{plural(check.alone, 'record')} of CUPTI tell of memory that no call was seen to ask for")
+        said += warning(f"{plural(check.alone, 'record')} of CUPTI are of memory that no recorded call asked for")
     if check.dropped:
         said += warning(f"{plural(check.dropped, 'record')} dropped by CUPTI: the callers of those are not known")
     if driver.failed_frees:
@@ -271,7 +271,7 @@ def _seen(driver: DriverLevel) -> str:
     number = f"{plural(driver.allocations, 'allocation')} and {plural(driver.frees, 'free')} at driver level"
     check = driver.record_check
     if not check.records:
-        return f"{number}; no second witness."
+        return f"{number}; no records of CUPTI to check them with."
     if check.agrees and check.records == 1:
         return f"{number}; CUPTI's one record agrees with them."
     if check.agrees:

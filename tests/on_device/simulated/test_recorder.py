@@ -102,7 +102,8 @@ def test_an_allocator_that_tells_nobody(program: Program) -> None:
     unknown, unseen = found["problems"]
     assert unknown == "blocks on the GPU before start are unknown: CUDAPluggableAllocator does not yet support snapshot"
     assert (
-        unseen == "5 blocks on the GPU came from an allocator that tells nobody (CUDAPluggableAllocator): missing here"
+        unseen
+        == "5 blocks on the GPU came from an allocator that reports nothing (CUDAPluggableAllocator): missing here"
     )
     assert f"! {unseen}" in found["summary"].splitlines()
 

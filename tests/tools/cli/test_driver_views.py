@@ -78,7 +78,7 @@ cuda:0: 96.0 GiB of 141.0 GiB used at its fullest, in step 1, 12.0 s after the
    96.0 GiB  100 %         in all
   NVML gives 94.0 GiB to this process.
   Driver and firmware keep 700.0 MiB beside all this.
-  Residual: in use, and nobody who was seen asked for it.
+  Residual: in use, not traced to a recorded caller.
 
 Page-locked host memory: 3.0 GiB at the end, 4.0 GiB at most
   at the end  count  what              line               function
@@ -197,14 +197,14 @@ def test_what_is_unknown_is_said(make: Make) -> None:
     ]
     said = prose(lines)
     assert "no moment yet at which nothing moved. It is in the residual." in said
-    assert "NVML does not tell: they are in the residual." in said
+    assert "NVML does not report it: it is in the residual." in said
     assert "NVML gave" not in said and "firmware" not in said
-    assert "nobody who was seen asked for it" not in said  # the context did not, and is in it
+    assert "not traced to a recorded caller" not in said  # the context did not, and is in it
 
 
 def test_others_in_the_context(make: Make) -> None:
     said = prose(ledger(make(ledger=[driver_sample.ledger(others=None, context_measured=False)])))
-    assert "they are in the context (what came later in the residual)" in said
+    assert "it is in the context (what came later in the residual)" in said
     assert "1 % context and earlier" in said and "Other memory from that time stands in it, too." in said
 
 
@@ -213,7 +213,7 @@ def test_a_residual_of_nothing_is_shown_and_not_explained(make: Make) -> None:
     whole = {**row, "used": row["used"] - row["residual"], "residual": 0}
     lines = ledger(make(ledger=[whole]))
     assert [line.split() for line in lines if "residual" in line] == [["0", "B", "0", "%", "residual"]]
-    assert not any("nobody" in line for line in lines)
+    assert not any("not traced" in line for line in lines)
 
 
 def test_what_speaks_against_it(make: Make) -> None:
@@ -229,7 +229,7 @@ def test_what_speaks_against_it(make: Make) -> None:
         "3.6 GiB more are accounted for",
         "1 event of memory without CUPTI's record",
         "1 record of CUPTI say",
-        "3 records of CUPTI tell",
+        "3 records of CUPTI are",
         "5 records dropped",
         "2 frees refused",
         "7 allocations at an address that was still taken",
@@ -466,8 +466,8 @@ Freed long after their last kernel
     bytes  blocks  lingered  line              function  kernel
   1.0 MiB      12     2.5 s  project/big.py:8  train     (not known)
 
-  Long is 1.0 ms or more here. Any work on the device counts, for nobody tells
-  which blocks a kernel uses: the first launch after the allocation, the last
+  Long is 1.0 ms or more here. Any work on the device counts, for which blocks
+  a kernel uses is not known: the first launch after the allocation, the last
   before the free.
 
 Freed, and held by record_stream
