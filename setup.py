@@ -114,10 +114,30 @@ def jobs():
     return int(value)
 
 
+def is_current(made, command):
+    """Whether the file was made by this command, from files that have not changed since. The compiler lists them."""
+    try:
+        if Path(f"{made}.command").read_text() != subprocess.list2cmdline(command):
+            return False
+        used = Path(f"{made}.d").read_text().replace("\\\n", " ").partition(": ")[2].split()
+        return bool(used) and max(map(os.path.getmtime, used)) < os.path.getmtime(made)
+    except OSError:
+        return False
+
+
+def write_changed(path, text):
+    """Keeps the time of a file that says so already: what is made of it is current."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
 class BuildWithSimulator(build_ext):
-    """Compiles in parallel. The simulated device's libraries are extension modules with odd file names to it."""
+    """Compiles in parallel, and only what has changed where objects are kept. The simulated device's libraries are
+    extension modules with odd file names to it."""
 
     def build_extensions(self):
+        if self.editable_mode:  # else in a folder that is gone afterwards
+            self.build_temp = os.path.join("build", f"temp.{self.plat_name}-{sys.implementation.cache_tag}")
         # Some Pythons link with the path of their own libraries, a folder of the machine that builds.
         foreign = [word for word in sysconfig.get_config_var("LDSHARED").split() if word.startswith("-Wl,-rpath")]
         self.compiler.linker_so = [word for word in self.compiler.linker_so if word not in foreign]
@@ -139,6 +159,12 @@ class BuildWithSimulator(build_ext):
 
     def run_compiler(self, command, **options):
         """Runs the compiler or linker. Its output is shown in one piece, because others run beside it."""
+        target = command[command.index("-o") + 1]
+        compiles = "-c" in command
+        if compiles and is_current(target, command):
+            return
+        asked = command
+        command = [*command, "-MD", "-MF", f"{target}.d"] if compiles else command
         self.announce(subprocess.list2cmdline(command), logging.INFO)
         options |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         try:
@@ -149,8 +175,9 @@ class BuildWithSimulator(build_ext):
             raise CompileError(f"there is no Python.h for {sys.executable}. {NEEDED}")
         print(done.stdout, end="", file=sys.stderr, flush=True)
         if done.returncode:
-            target = command[command.index("-o") + 1]
             raise CompileError(f"{command[0]!r} failed with exit code {done.returncode} on {target}")
+        if compiles:
+            Path(f"{target}.command").write_text(subprocess.list2cmdline(asked))
 
     def get_ext_filename(self, fullname):
         *package, name = fullname.split(".")
@@ -186,10 +213,11 @@ class BuildWithSimulator(build_ext):
             functions = runpy.run_path(f"{TABLES}/generate.py")["read"](Path(TABLES, "cupti.txt")).entries
             text += ASK % simulator["CORE"] + "".join(f"RELEASE_HAS({name})\n" for name in functions)
             names += functions
-        source.write_text(text)
-        script.write_text(f"{alias.version or ''} {{ global: {'; '.join(names)}; local: *; }};\n")
+        write_changed(source, text)
+        write_changed(script, f"{alias.version or ''} {{ global: {'; '.join(names)}; local: *; }};\n")
         # What is linked to only lends its SONAME: the core itself may not be built yet.
-        self.compiler.link_shared_object([], str(stand_in), extra_postargs=[f"-Wl,-soname,{simulator['CORE']}"])
+        if not stand_in.exists():
+            self.compiler.link_shared_object([], str(stand_in), extra_postargs=[f"-Wl,-soname,{simulator['CORE']}"])
         ext.sources = [str(source)]
         ext.extra_link_args = [
             *ext.extra_link_args,

@@ -245,9 +245,13 @@ def _card(card: Any) -> str:
 def write(target: Path, folder: Path, cards: Iterable[Any]) -> None:
     """Writes entries.c, and the headers into its folder generated."""
     (target / "generated").mkdir(parents=True, exist_ok=True)
-    (target / "entries.c").write_text(generate(folder))
+    files = {"entries.c": generate(folder)}
     for name, text in headers(folder, cards).items():
-        (target / "generated" / name).write_text(f"/* Generated from csrc/simulator/tables. */\n{text}")
+        files[f"generated/{name}"] = f"/* Generated from csrc/simulator/tables. */\n{text}"
+    for name, text in files.items():
+        path = target / name
+        if not path.exists() or path.read_text() != text:  # else what is compiled from it is current
+            path.write_text(text)
 
 
 def _function(table: Table, entry: Entry) -> str:

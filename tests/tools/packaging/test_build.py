@@ -1,5 +1,6 @@
 """How setup.py builds: side by side, with one clear line where that cannot work, and without the .pth where asked."""
 
+import os
 import re
 import subprocess
 import sys
@@ -30,6 +31,15 @@ esac"""
 IS_ALONE = 'mkdir "$WORK/lock" && rmdir "$WORK/lock"'
 FAILS_ON_ONE = """
 case " $* " in *merge.c*) echo 'merge.c:1:1: error: first'; echo 'merge.c:2:1: error: second' >&2; exit 3 ;; esac"""
+
+# Every file includes csrc/base/shared.h. Their names are in $WORK/compiled.
+LISTS_WHAT_IT_READS = """
+for word; do case "$word" in *.c) source=$word ;; esac; done
+case " $* " in *" -c "*) echo "$source" >> "$WORK/compiled" ;; esac
+for word; do
+    case "$before" in -o) : > "$word" ;; -MF) echo "x.o: $source csrc/base/shared.h" > "$word" ;; esac
+    before=$word
+done"""
 
 
 @pytest.fixture
@@ -74,6 +84,31 @@ def test_max_jobs_is_a_bound(clone: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     wrong = build(clone, IS_ALONE, MAX_JOBS="0")
     assert wrong.stderr == "error: MAX_JOBS is the number of compilers that may run at once, not '0'\n"
+
+
+def test_only_what_changed_is_compiled_again(clone: Path) -> None:
+    shared, log = clone / "csrc/base/shared.h", clone.parent / "work" / "compiled"
+    shared.touch()
+
+    def compiled(**environment: str) -> set[str]:
+        log.unlink(missing_ok=True)
+        done = build(clone, LISTS_WHAT_IT_READS, **environment)
+        assert done.returncode == 0, done.stderr
+        return set(log.read_text().split()) if log.exists() else set()
+
+    def change(path: Path) -> None:
+        newest = max(made.stat().st_mtime_ns for made in clone.glob("build/**/*"))
+        os.utime(path, ns=(newest + 1_000_000, newest + 1_000_000))
+
+    every = compiled()
+    assert every > set(FEW) and compiled() == set()
+    change(clone / FEW[0])
+    assert compiled() == {FEW[0]}
+    change(shared)
+    assert compiled() == set(FEW)  # and nothing of other extensions
+    assert compiled(CFLAGS="-DOTHER") == set()  # until something has: the file is there
+    change(clone / FEW[1])
+    assert compiled(CFLAGS="-DOTHER") >= set(FEW)
 
 
 def test_errors_of_a_file_stay_together(clone: Path) -> None:
