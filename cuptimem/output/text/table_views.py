@@ -14,6 +14,7 @@ def full(contents: Contents, by: str, order: str, top: int, depth: int | None = 
     title = f"{contents.device}: {size(contents.bytes)} in {plural(contents.count, 'block')}, {when(contents)}"
     blocks: list[Block] = [Text(), Text(title, "title")]
     lines = by in ("line", "library-line")
+    at_end = lines or by in ("file", "module")  # what tells most of a name
     cells = [
         (
             size(row.bytes),
@@ -34,7 +35,7 @@ def full(contents: Contents, by: str, order: str, top: int, depth: int | None = 
         Column("share", right=True, optional=1),
         Column("blocks", right=True, optional=2),
         Column("mean", right=True, optional=3),
-        Column(by, flexible=True, keep_end=lines or by == "file", least=0 if lines or by == "file" else 32),
+        Column(by, flexible=True, keep_end=at_end, least=0 if at_end else 32),
         CODE,
         Column("called from", flexible=True, keep_end=True, optional=4, least=16),
     )

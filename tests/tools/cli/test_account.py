@@ -231,6 +231,18 @@ def test_the_most_is_named_first(report: cuptimem.Report) -> None:
     assert isinstance(said, blocks.Text) and said.text.strip().startswith("unknown ")
 
 
+def test_modules_are_cut_where_they_are_alike(report: cuptimem.Report) -> None:
+    """Of long names the end tells which one it is."""
+    ends = ("query_projection", "key_projection")
+    made = tuple(
+        replace(report.peak.contributors[0], qualified=f"text_encoder_backbone.layers.11.self_attention_layer.{end}")
+        for end in ends
+    )
+    contents = replace(report.peak, contributors=made)
+    shown = text.render(table_views.full(contents, "module", "bytes", 9), 60).splitlines()[-2:]
+    assert all(any(line.endswith(end) for line in shown) for end in ends), shown
+
+
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_widths(report: cuptimem.Report, width: int) -> None:
     by = [views.table(report, report.peak, one, "bytes", 9) for one in ("module", "category", "operator")]
