@@ -350,6 +350,11 @@ cm_phase cm_attribution_phase(cm_attribution *attribution, uint32_t stack)
     return optimizer ? CM_PHASE_OPTIMIZER : CM_PHASE_OTHER;
 }
 
+bool cm_attribution_in_module(cm_attribution *attribution, uint32_t stack)
+{
+    return (flags_of(attribution, stack) & INNER) == INNER_FORWARD;
+}
+
 bool cm_attribution_in_optimizer(cm_attribution *attribution, uint32_t stack)
 {
     return flags_of(attribution, stack) & IN_OPTIMIZER;
@@ -394,11 +399,36 @@ uint32_t cm_attribution_outside(cm_attribution *attribution, uint32_t stack)
     return at >= CM_STACK_FIRST ? at : stack;
 }
 
+static bool same_text(const char *one, const char *other)
+{
+    return strcmp(one ? one : "", other ? other : "") == 0;
+}
+
+int cm_attribution_order(const cm_attribution *attribution, uint32_t one, uint32_t other)
+{
+    const cm_reader *reader = attribution->reader;
+    cm_frame a, b;
+    uint32_t parts[2] = {CM_STACK_NONE, CM_STACK_NONE}, at[2] = {one, other};
+    while (at[0] != at[1]) {
+        int deeper = at[0] < at[1]; /* a parent has the smaller id */
+        uint32_t parent = cm_reader_stack_parent(reader, at[deeper]);
+        if (at[deeper] < CM_STACK_FIRST || parent >= at[deeper])
+            return 0;
+        parts[deeper] = at[deeper];
+        at[deeper] = parent;
+    }
+    if (!cm_reader_stack_frame(reader, parts[0], &a) ||
+        !cm_reader_stack_frame(reader, parts[1], &b) || a.truncated || b.truncated ||
+        !same_text(a.file, b.file) || !same_text(a.function, b.function))
+        return 0;
+    return (a.line > b.line) - (a.line < b.line);
+}
+
 static bool same_line(const cm_attribution *attribution, uint32_t stack, const cm_frame *frame)
 {
     cm_frame other;
     return cm_reader_stack_frame(attribution->reader, stack, &other) && other.line == frame->line &&
-           strcmp(other.file ? other.file : "", frame->file ? frame->file : "") == 0;
+           same_text(other.file, frame->file);
 }
 
 bool cm_attribution_line(cm_attribution *attribution, uint32_t stack, uint32_t *line)

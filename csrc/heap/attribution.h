@@ -39,6 +39,9 @@ void cm_attribution_made_node(cm_attribution *attribution, uint32_t stack);
 /* Whether a constructor of PyTorch's modules, or its initialisation, made this. */
 bool cm_attribution_builds(cm_attribution *attribution, uint32_t stack);
 
+/* Whether a module's call made this, and nothing that decides otherwise is newer. */
+bool cm_attribution_in_module(cm_attribution *attribution, uint32_t stack);
+
 /* Whether an optimizer of PyTorch has called it, a closure's code included. */
 bool cm_attribution_in_optimizer(cm_attribution *attribution, uint32_t stack);
 /* Whether it reads a file: torch.load, safetensors. */
@@ -56,6 +59,10 @@ bool cm_attribution_ok(const cm_attribution *attribution);
 
 /* The stack up to its innermost frame outside PyTorch; the stack itself if there is none. */
 uint32_t cm_attribution_outside(cm_attribution *attribution, uint32_t stack);
+
+/* Where two stacks part, in one function: -1 if the line of the first comes before the other's, 1
+ * if after it; 0 where that is not so. */
+int cm_attribution_order(const cm_attribution *attribution, uint32_t one, uint32_t other);
 
 /* A small number for that frame's code line, equal for equal file and line. 0 for stacks without
  * frames. false: out of memory. */

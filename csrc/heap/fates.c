@@ -35,10 +35,11 @@ typedef struct live {
     int64_t size;
     uint8_t made;             /* enum made */
     bool data : 1, setup : 1; /* for a data set; before the first update */
-    bool late : 1;            /* after the first forward since the last backward pass or update */
+    bool late : 1;            /* after the step's first recorded call of a module, see note_stack */
     bool built : 1;           /* by a constructor of PyTorch's modules */
     bool loaded : 1, bucket : 1, hooked : 1; /* from a file; of DDP or FSDP; by Python in a node */
     bool inherited : 1;                      /* its life before the window does not count */
+    bool recorded : 1;                       /* made in a backward pass that records nodes itself */
 } live;
 
 typedef struct thread {
@@ -58,7 +59,11 @@ struct cm_fates {
      * something else. Each change is a turn, so "since then" is a comparison. */
     enum { TURN_ELSEWHERE, TURN_FORWARD, TURN_AGAIN, TURN_BACKWARD } at;
     uint32_t turn, forward, backward, node, refused; /* the last turn with each */
-    uint32_t cycle;     /* the first turn after the last backward pass or update */
+    uint32_t cycle;         /* the first turn after the last backward pass or update */
+    uint32_t recorded;      /* the last turn in which a module's call made a node */
+    uint32_t twice;         /* passes ended with the one that records nodes itself */
+    uint32_t *last_forward; /* by cycle: the last turn with a forward */
+    size_t cycles, cycle_capacity;
     uint32_t gradients; /* with a walk that labelled gradients */
     uint32_t updates, rounds, passes;
     uint64_t round[ROUND_MAX]; /* optimizers that stepped in this round */
@@ -78,7 +83,8 @@ struct cm_fates {
     size_t label_count, label_capacity;
     cm_gradients unnamed;
     cm_purposes purposes;
-    cm_idmap ended; /* nodes of live blocks: sequence number -> whether it was destroyed */
+    uint32_t boundary; /* stack of the last backward pass or update, 0 = none */
+    cm_idmap ended;    /* nodes of live blocks: sequence number -> whether it was destroyed */
 };
 
 /* --- blocks that are alive ------------------------------------------------------------------ */
@@ -182,6 +188,13 @@ static bool is_in_graph(const cm_fates *f, const live *l)
     return l->node != 0 && cm_idmap_get(&f->ended, l->node, &ended) && !ended;
 }
 
+/* Whether a forward began after its birth, before the next backward pass or update. */
+static bool is_used_next(const cm_fates *f, const live *l)
+{
+    size_t cycle = (size_t)l->passes + l->updates;
+    return (cycle < f->cycles ? f->last_forward[cycle] : f->forward) > l->turn;
+}
+
 /* What a block is for, and whether its life has decided that. */
 typedef struct verdict {
     cm_category category;
@@ -198,14 +211,37 @@ static verdict open_to(cm_category category)
     return (verdict){category, true};
 }
 
+/* In the midst of a step's forward: a mask, noise, or what is computed from the outputs. */
+static verdict judge_late(const cm_fates *f, const live *l, bool gone)
+{
+    bool used = is_used_next(f, l);
+    if (used && f->backward > l->turn)
+        return decided(CM_CATEGORY_ACTIVATION);
+    if (f->rounds > l->rounds)
+        return open_to(CM_CATEGORY_KEPT);
+    if (gone && !l->inherited)
+        return decided(CM_CATEGORY_TEMPORARY);
+    return open_to(used ? CM_CATEGORY_TEMPORARY : CM_CATEGORY_KEPT);
+}
+
+/* Before the loop: data that is read once. In one step: the inputs of a recurrent network. */
+static verdict judge_collected(const cm_fates *f, const live *l, bool gone)
+{
+    bool used = f->forward > l->turn, one_step = gone && f->rounds == l->rounds;
+    if (l->setup && !l->late && used)
+        return open_to(CM_CATEGORY_INPUT);
+    if (one_step && used && f->backward > l->turn)
+        return decided(l->late ? CM_CATEGORY_ACTIVATION : CM_CATEGORY_INPUT);
+    return decided(CM_CATEGORY_KEPT);
+}
+
 static verdict judge_elsewhere(const cm_fates *f, const live *l, bool gone)
 {
     bool used = f->forward > l->turn;
     if (l->loaded)
         return decided(CM_CATEGORY_LOADED);
-    if (is_collected(f, l)) /* before the loop: data that is read once */
-        return l->setup && !l->late && used ? open_to(CM_CATEGORY_INPUT)
-                                            : decided(CM_CATEGORY_KEPT);
+    if (is_collected(f, l))
+        return judge_collected(f, l, gone);
     if (l->data)
         return decided(used ? CM_CATEGORY_INPUT : CM_CATEGORY_TEMPORARY);
     if (l->built && used)
@@ -214,13 +250,13 @@ static verdict judge_elsewhere(const cm_fates *f, const live *l, bool gone)
         return open_to(!l->setup           ? CM_CATEGORY_KEPT
                        : f->walked && used ? CM_CATEGORY_INPUT
                                            : CM_CATEGORY_UNKNOWN);
-    if (l->late && f->rounds > l->rounds)
-        return open_to(CM_CATEGORY_KEPT);
+    if (l->late)
+        return judge_late(f, l, gone);
+    if (used && cm_purposes_carried(&f->purposes, l->stack))
+        return decided(CM_CATEGORY_KEPT);
     if (used)
         return (verdict){CM_CATEGORY_INPUT, !gone};
-    if (gone && !l->inherited)
-        return decided(CM_CATEGORY_TEMPORARY);
-    return open_to(l->late ? CM_CATEGORY_KEPT : CM_CATEGORY_UNKNOWN);
+    return gone && !l->inherited ? decided(CM_CATEGORY_TEMPORARY) : open_to(CM_CATEGORY_UNKNOWN);
 }
 
 /* hooked: Python code that a node runs made it. A walk that labelled gradients, but not this block
@@ -229,6 +265,8 @@ static verdict judge_backward(const cm_fates *f, const live *l, bool gone)
 {
     if (gone && !l->inherited && f->passes == l->passes)
         return decided(CM_CATEGORY_TEMPORARY);
+    if (gone && l->recorded && f->passes == l->passes + 1 && f->updates == l->updates)
+        return decided(CM_CATEGORY_ACTIVATION);
     if (l->inherited && f->walks && f->of[l->birth] != ALIVE_LABELLED)
         return decided(CM_CATEGORY_UNKNOWN);
     if (!l->setup || !is_long(f, l) || f->gradients <= l->turn)
@@ -336,18 +374,27 @@ static live *add_live(cm_fates *f, uint64_t key)
                 .updates = f->updates,
                 .rounds = f->rounds,
                 .passes = f->passes,
-                .setup = f->updates == 0 && f->passes == 0,
-                .late = f->forward > 0 && f->forward >= f->cycle};
+                .setup = f->updates == 0 && f->passes == 0};
     return l;
 }
 
-/* Notes the stack of a block for which siblings count. false: out of memory. */
+/* Notes the stack of a block for which siblings count. It is late if its stack comes after the
+ * forward in most steps: of the inputs of a recurrent network only the first comes before it.
+ * false: out of memory. */
 static bool note_stack(cm_fates *f, live *l, uint32_t stack)
 {
     bool known = stack < (uint64_t)CM_STACK_FIRST + cm_reader_stack_count(f->replay->reader);
     l->stack = known ? stack : CM_STACK_NONE;
-    return !has_siblings(l) ||
-           cm_purposes_born(&f->purposes, l->stack, f->turn, l->size, &l->visit);
+    if (!has_siblings(l))
+        return true;
+    bool late = f->recorded > 0 && f->recorded >= f->cycle;
+    cm_birth birth = {f->turn, f->passes + f->updates, l->data ? 0 : l->size, late};
+    if (!cm_purposes_born(&f->purposes, l->stack, &birth))
+        return false;
+    l->visit = birth.visit;
+    l->late = birth.late;
+    return l->made != MADE_ELSEWHERE || l->data || late || f->boundary == 0 ||
+           cm_purposes_wait(&f->purposes, f->replay->attribution, l->stack, f->boundary);
 }
 
 /* The node that an operator made just before this block. false: out of memory. */
@@ -395,9 +442,10 @@ static void turn_to(cm_fates *f, const cm_event *e, int at)
     if ((int)f->at != at)
         f->turn++;
     f->at = at;
-    if (at == TURN_FORWARD)
+    if (at == TURN_FORWARD) {
         f->forward = f->turn;
-    else if (at == TURN_BACKWARD)
+        cm_purposes_forward(&f->purposes, f->replay->attribution, e->stack);
+    } else if (at == TURN_BACKWARD)
         f->backward = f->turn;
 }
 
@@ -441,6 +489,7 @@ static bool see_alloc(cm_fates *f, const cm_record *record, thread *t)
     l->inherited = (e->flags & CM_EVF_BEFORE_START) != 0;
     l->size = e->size;
     l->hooked = !(e->flags & CM_EVF_NODE_STACK);
+    l->recorded = f->twice == f->passes + 1;
     note_place(l, f->replay->attribution, e->stack);
     if (by != MADE_BACKWARD)
         /* Of what was alive before the window opened no node is known. */
@@ -528,6 +577,15 @@ static bool is_alive(void *context, uint32_t birth)
     return f->of[birth] >= ALIVE_LABELLED;
 }
 
+static bool end_cycle(cm_fates *f)
+{
+    if (!cm_grow((void **)&f->last_forward, &f->cycle_capacity, f->cycles + 1,
+                 sizeof *f->last_forward))
+        return false;
+    f->last_forward[f->cycles++] = f->forward;
+    return true;
+}
+
 /* Between what was and what comes. */
 static void end_turn(cm_fates *f)
 {
@@ -540,7 +598,7 @@ static bool end_pass(cm_fates *f)
     f->passes++;
     end_turn(f);
     f->cycle = f->turn;
-    return cm_gradients_end_pass(&f->unnamed, is_alive, label_birth, f);
+    return end_cycle(f) && cm_gradients_end_pass(&f->unnamed, is_alive, label_birth, f);
 }
 
 /* --- the first reading ---------------------------------------------------------------------- */
@@ -614,6 +672,7 @@ void cm_fates_free(cm_fates *f)
     free(f->thread);
     cm_idmap_clear(&f->labels);
     free(f->label);
+    free(f->last_forward);
     cm_gradients_clear(&f->unnamed);
     cm_purposes_clear(&f->purposes);
     cm_idmap_clear(&f->ended);
@@ -623,7 +682,7 @@ void cm_fates_free(cm_fates *f)
 /* Updates of several optimizers, of a generator and its critic, are one round, because counting
  * each would overstate the blocks' lives. A round begins with an optimizer that stepped in the last
  * one. */
-static void see_update(cm_fates *f, uint64_t optimizer)
+static bool see_update(cm_fates *f, uint64_t optimizer)
 {
     bool again = f->in_round == 0;
     for (size_t i = 0; i < f->in_round && !again; i++)
@@ -638,17 +697,36 @@ static void see_update(cm_fates *f, uint64_t optimizer)
     f->updated = true;
     end_turn(f);
     f->cycle = f->turn;
+    return end_cycle(f);
 }
 
 static bool see_tick(cm_fates *f, const cm_event *e)
 {
+    if (e->size == CM_TICK_BACKWARD || e->size == CM_TICK_OPTIMIZER)
+        f->boundary = e->stack;
     if (e->size == CM_TICK_BACKWARD)
         return end_pass(f);
     if (e->size == CM_TICK_OPTIMIZER)
-        see_update(f, e->address);
-    else
-        end_turn(f);
+        return see_update(f, e->address);
+    end_turn(f);
     return true;
+}
+
+static void see_node(cm_fates *f, const cm_event *e, thread *t)
+{
+    if (e->flags & CM_EVF_IN_NODE) {
+        if (e->flags & CM_EVF_NODE_STACK)
+            f->twice = f->passes + 1;
+        return;
+    }
+    turn_to(f, e, TURN_FORWARD);
+    if (!(e->flags & CM_EVF_BEFORE_START)) {
+        f->node = f->turn;
+        if (cm_attribution_in_module(f->replay->attribution, e->stack))
+            f->recorded = f->turn;
+    }
+    t->node_stack = e->stack;
+    t->node = e->address < UINT32_MAX ? (uint32_t)e->address : 0;
 }
 
 bool cm_fates_apply(cm_fates *f, uint64_t position, const cm_record *record)
@@ -669,13 +747,7 @@ bool cm_fates_apply(cm_fates *f, uint64_t position, const cm_record *record)
         see_device(f, e);
         return see_seed(f, position, e);
     case CM_EV_NODE_NEW:
-        if (e->flags & CM_EVF_IN_NODE)
-            return true;
-        turn_to(f, e, TURN_FORWARD);
-        if (!(e->flags & CM_EVF_BEFORE_START))
-            f->node = f->turn;
-        t->node_stack = e->stack;
-        t->node = e->address < UINT32_MAX ? (uint32_t)e->address : 0;
+        see_node(f, e, t);
         return true;
     case CM_EV_NODE_FREE:
         return end_node(f, e->address);

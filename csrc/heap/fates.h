@@ -1,7 +1,7 @@
 /* The fate of each block of a window: its category, its label, and the node that saved it. The
  * first reading of the window's records finds the fates; the second, the replay, gets them in the
  * order of births. One byte for each allocation, 56 for each live block,
- * 64 for each stack.
+ * 88 for each stack, 4 for each backward pass and update.
  *
  * A label decides (CM_EV_LABEL): of a walk, or of a hook that saw a workspace handed to cuBLAS or
  * cuDNN. Otherwise the place of birth and the lifetime decide:
@@ -10,7 +10,8 @@
  *                          Forward run again inside a node (checkpointing) counts as forward. If a
  *                          later walk labelled gradients but not this block, and it lives from the
  *                          first pass for CM_FATE_LONG updates: kept if a hook's Python code made
- *                          it, else unknown
+ *                          it, else unknown. Activation if the pass recorded nodes itself
+ *                          (create_graph) and the next pass ends it
  *   in an optimizer        optimizer state if it is alive when its step returns, else temporary
  *   in DDP or FSDP         bucket if a backward pass runs while it is alive
  *   from a file            loaded
@@ -19,11 +20,14 @@
  *                          while it is alive; also if graph nodes were made during its life and it
  *                          outlives a failed request or the window; else kept if its
  *                          stack makes another one in a later turn; else temporary
- *   elsewhere              kept if it lives long and was made in the loop, or was made after a
- *                          step's first forward and outlives the step. Else input if a forward
- *                          begins while it is alive, else temporary. Unknown if a constructor of
- *                          PyTorch's modules made it, or if it was made before the loop without a
- *                          walk that could label it as a parameter
+ *   elsewhere              kept if it lives long and was made in the loop, or if it is carried over
+ *                          to the next iteration (purposes.h). Else input if a forward begins while
+ *                          it is alive, else temporary. Unknown if a constructor of PyTorch's
+ *                          modules made it, or if it was made before the loop without a walk that
+ *                          could label it as a parameter
+ *   elsewhere, late        (after the step's first call of a module that recorded nodes) activation
+ *                          if forward goes on and a backward pass runs while it is alive: a mask,
+ *                          noise. Else kept if it outlives the step, else temporary
  *   before the recording   before start
  *
  * A life is long if the block's stack makes others in CM_FATE_LONG later turns of the program (it

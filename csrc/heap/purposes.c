@@ -11,6 +11,7 @@ void cm_purposes_clear(cm_purposes *p)
 {
     free(p->of);
     free(p->size);
+    free(p->wait);
     *p = (cm_purposes){0};
 }
 
@@ -23,22 +24,70 @@ static void note_size(cm_purpose *one, int64_t size)
         one->size[one->sizes++] = size;
 }
 
-bool cm_purposes_born(cm_purposes *p, uint32_t stack, uint32_t turn, int64_t size, uint32_t *visit)
+/* Whether the stack comes after the forward in most steps. */
+static bool note_cycle(cm_purpose *one, const cm_birth *birth)
+{
+    if (one->firsts == 0 || one->cycle != birth->cycle) {
+        one->firsts++;
+        one->late += birth->late;
+    }
+    one->cycle = birth->cycle;
+    return one->late * 2 > one->firsts;
+}
+
+bool cm_purposes_born(cm_purposes *p, uint32_t stack, cm_birth *birth)
 {
     if (!cm_grow_zeroed((void **)&p->of, &p->capacity, (size_t)stack + 1, sizeof *p->of))
         return false;
     cm_purpose *one = &p->of[stack];
-    if (one->visit == 0 || one->turn != turn)
+    if (one->visit == 0 || one->turn != birth->turn) {
         one->visit++;
-    one->turn = turn;
-    *visit = one->visit;
-    note_size(one, size);
+        one->in_turn = 0;
+    }
+    one->turn = birth->turn;
+    if (++one->in_turn > one->most)
+        one->most = one->in_turn;
+    note_size(one, birth->size);
+    birth->visit = one->visit;
+    birth->late &= note_cycle(one, birth);
     return true;
+}
+
+/* --- carried over to the next iteration --------------------------------------------------- */
+
+bool cm_purposes_wait(cm_purposes *p, cm_attribution *attribution, uint32_t stack,
+                      uint32_t boundary)
+{
+    cm_purpose *one = &p->of[stack];
+    if (one->waiting || stack < CM_STACK_FIRST ||
+        cm_attribution_order(attribution, boundary, stack) >= 0)
+        return true;
+    if (!cm_grow((void **)&p->wait, &p->wait_capacity, p->waits + 1, sizeof *p->wait))
+        return false;
+    one->waiting = true;
+    p->wait[p->waits++] = (struct cm_purpose_wait){stack, boundary};
+    return true;
+}
+
+void cm_purposes_forward(cm_purposes *p, cm_attribution *attribution, uint32_t stack)
+{
+    for (size_t i = 0; i < p->waits; i++) {
+        cm_purpose *one = &p->of[p->wait[i].stack];
+        one->waiting = false;
+        one->carried += cm_attribution_order(attribution, stack, p->wait[i].boundary) < 0 ? 1 : -1;
+    }
+    p->waits = 0;
 }
 
 static const cm_purpose *find(const cm_purposes *p, uint32_t stack)
 {
     return stack < p->capacity ? &p->of[stack] : NULL;
+}
+
+bool cm_purposes_carried(const cm_purposes *p, uint32_t stack)
+{
+    const cm_purpose *one = find(p, stack);
+    return one != NULL && one->carried > 0;
 }
 
 uint32_t cm_purposes_since(const cm_purposes *p, uint32_t stack, uint32_t visit)
@@ -70,9 +119,19 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool has_sizes_of_parameters(const cm_purposes *p, const cm_purpose *one)
+/* How many different sizes parameters have, three for more. */
+static uint32_t different_sizes(const cm_purposes *p)
 {
-    if (p->size_count == 0)
+    uint32_t found = p->size_count > 0;
+    for (size_t i = 1; i < p->size_count && found < 3; i++)
+        found += p->size[i] != p->size[i - 1];
+    return found;
+}
+
+/* A batch of two tensors may have sizes of parameters by accident. */
+static bool has_sizes_of_parameters(const cm_purposes *p, const cm_purpose *one, uint32_t least)
+{
+    if (p->size_count == 0 || one->most < least)
         return false;
     for (size_t i = 0; i < one->sizes; i++)
         if (bsearch(&one->size[i], p->size, p->size_count, sizeof *p->size, compare) == NULL)
@@ -94,8 +153,9 @@ void cm_purposes_end(cm_purposes *p)
 {
     if (p->size_count > 0)
         qsort(p->size, p->size_count, sizeof *p->size, compare);
+    uint32_t least = different_sizes(p);
     for (size_t i = 0; i < p->capacity; i++) {
-        p->of[i].copies = has_sizes_of_parameters(p, &p->of[i]);
+        p->of[i].copies = has_sizes_of_parameters(p, &p->of[i], least);
         p->of[i].keeps = keeps(&p->of[i]);
     }
 }

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "attribution.h"
 #include "category.h"
 
 enum { CM_PURPOSE_SIZES = 4, CM_PURPOSE_VOTES = 4 };
@@ -15,23 +16,49 @@ enum { CM_PURPOSE_SIZES = 4, CM_PURPOSE_VOTES = 4 };
 typedef struct cm_purpose {
     uint32_t visit;                   /* number of turns of the program in which it made blocks */
     uint32_t turn;                    /* the last one */
+    uint32_t in_turn, most;           /* blocks in it; the most in any turn */
+    uint32_t cycle;                   /* the last one, see cm_birth */
+    uint32_t firsts, late;            /* cycles with blocks; the first of them late */
     uint32_t votes[CM_PURPOSE_VOTES]; /* temporary, input, activation, kept */
     int64_t size[CM_PURPOSE_SIZES];   /* the first different ones */
     uint8_t sizes;
     bool copies, keeps; /* set by cm_purposes_end */
+    bool waiting;       /* in wait below */
+    int32_t carried;    /* times that it was, less those that it was not */
 } cm_purpose;
+
+/* A cycle ends with each backward pass and update. */
+typedef struct cm_birth {
+    uint32_t turn, cycle;
+    int64_t size;   /* 0: of a data set */
+    bool late;      /* after the cycle's first forward; returned: so are most of its stack */
+    uint32_t visit; /* returned: the stack's */
+} cm_birth;
 
 typedef struct cm_purposes {
     cm_purpose *of; /* by stack id */
     size_t capacity;
     int64_t *size; /* of parameters and buffers, after cm_purposes_end rising */
     size_t size_count, size_capacity;
+    /* Made after a backward pass or update, until the next forward begins. */
+    struct cm_purpose_wait {
+        uint32_t stack, boundary;
+    } * wait;
+    size_t waits, wait_capacity;
 } cm_purposes;
 
 void cm_purposes_clear(cm_purposes *purposes);
-/* A block is born in this turn of the program. Returns the stack's visit; false: out of memory. */
-bool cm_purposes_born(cm_purposes *purposes, uint32_t stack, uint32_t turn, int64_t size,
-                      uint32_t *visit);
+/* false: out of memory. */
+bool cm_purposes_born(cm_purposes *purposes, uint32_t stack, cm_birth *birth);
+/* A block is carried over to the next iteration if the program's code has it after a backward pass
+ * or update (boundary, a stack), and the forward that comes next before that: the loop has begun
+ * again in between. wait: it is born, of a stack that cm_purposes_born knows; false: out of
+ * memory. forward: one begins, with this stack. */
+bool cm_purposes_wait(cm_purposes *purposes, cm_attribution *attribution, uint32_t stack,
+                      uint32_t boundary);
+void cm_purposes_forward(cm_purposes *purposes, cm_attribution *attribution, uint32_t stack);
+/* Whether most of its blocks were. */
+bool cm_purposes_carried(const cm_purposes *purposes, uint32_t stack);
 /* How many more turns the stack made blocks in since that visit. */
 uint32_t cm_purposes_since(const cm_purposes *purposes, uint32_t stack, uint32_t visit);
 /* A block's life has decided its category. */

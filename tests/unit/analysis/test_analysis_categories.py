@@ -337,6 +337,96 @@ def test_a_copy_of_the_parameters_is_kept(analyze: Analyze) -> None:
     assert allocated(analyze, t) == {"parameter": 120, "input": 6 * 7, "activation": 6, "kept": 6 * 120}
 
 
+def test_a_batch_of_two_sizes_of_parameters_is_no_copy(analyze: Analyze) -> None:
+    t = Loop()
+    for number, size in enumerate((100, 20, 3)):
+        t.alloc(0x100 + 256 * number, size, t.line(1))
+    for step in range(6):
+        for number, size in enumerate((100, 20)):
+            t.alloc(0x2000 + 256 * (2 * (step % 2) + number), size, t.line(9))
+            if step:
+                t.free(0x2000 + 256 * (2 * (1 - step % 2) + number))
+        saved = t.forward(0x900, 1)
+        t.backward(sequence=saved, saved=0x900)
+        t.passed()
+        t.update()
+        t.walk((PARAMETER, 0x100, 0, "w"), (PARAMETER, 0x200, 0, "b"), (PARAMETER, 0x300, 0, "c"))
+    assert allocated(analyze, t) == {"parameter": 123, "input": 6 * 120, "activation": 6}
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_what_is_made_in_the_midst_of_forward_is_an_activation(analyze: Analyze, local: bool) -> None:
+    """A mask that the loss uses; in a function it ends with the graph, else when the next one is made."""
+    t = Loop()
+    for step in range(4):
+        t.alloc(0x100, 1, t.line(2))
+        first = t.forward(0x200, 2)
+        t.alloc(0x1000 + step, 64, t.line(3))
+        if step and not local:
+            t.free(0x1000 + step - 1)
+        second = t.forward(0x300, 4)
+        t.backward(sequence=second, saved=0x300)
+        if local:
+            t.free(0x1000 + step)
+        t.backward(sequence=first, saved=0x200)
+        t.passed()
+        t.update()
+        t.free(0x100)
+    assert allocated(analyze, t) == {"input": 4, "activation": 4 * (2 + 64 + 4)}
+
+
+def test_inputs_of_a_recurrent_network(analyze: Analyze) -> None:
+    """One line makes all of them: the first comes before the forward, the others in its midst."""
+    t = Loop()
+    for _ in range(3):
+        made = []
+        for moment in range(5):
+            t.alloc(0x100 + moment, 8, t.line(2))
+            made.append(t.forward(0x200 + moment, 1))
+        for moment in reversed(range(5)):
+            t.backward(sequence=made[moment], saved=0x200 + moment)
+            t.free(0x100 + moment)
+        t.passed()
+        t.update()
+    assert allocated(analyze, t) == {"input": 3 * 5 * 8, "activation": 3 * 5}
+
+
+@pytest.mark.parametrize("line, category", [(150, "kept"), (2, "input")])
+def test_what_an_iteration_makes_for_the_next_is_kept(analyze: Analyze, line: int, category: str) -> None:
+    """A queue that is made anew after the update, and used by the next forward, as a batch is. Only the order of the
+    program's lines tells them apart: forward 9, backward 99, update 100."""
+    t = Loop()
+    t.alloc(0x100, 8, t.line(1))
+    for step in range(5):
+        saved = t.forward(0x900, 1)
+        t.backward(sequence=saved, saved=0x900)
+        t.passed()
+        t.update()
+        t.alloc(0x101 + step, 8, t.line(line))
+        t.free(0x100 + step)
+    assert allocated(analyze, t) == {"input": 8 + 40 * (category == "input"), "activation": 5} | (
+        {"kept": 40} if category == "kept" else {}
+    )
+
+
+def test_a_backward_pass_that_is_differentiated_makes_activations(analyze: Analyze) -> None:
+    """A gradient penalty: what autograd.grad(create_graph=True) leaves alive ends in loss.backward()."""
+    t = Loop()
+    for _ in range(3):
+        first = t.forward(0x200, 2)
+        t.run(first, 11)
+        t.node(1000 + first, t.line(99), flags=IN_NODE | NODE_STACK)
+        t.alloc(0x300, 64, t.line(99), flags=IN_NODE | NODE_STACK)
+        t.done()
+        t.passed()
+        t.backward((0x400, 8), sequence=first, saved=0x300)
+        t.free(0x200)
+        t.passed()
+        t.update()
+        t.free(0x400)
+    assert allocated(analyze, t) == {"activation": 3 * (2 + 64), "gradient": 3 * 8}
+
+
 WRAPPER = (TORCH + "optim/optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper", 500)
 GRAD_MODE = (TORCH + "utils/_contextlib.py", "context_decorator.<locals>.decorate_context", 120)
 SGD = (TORCH + "optim/sgd.py", "SGD.step", 80)
