@@ -189,8 +189,10 @@ typedef enum cm_label_kind {
     CM_LABEL_GRADIENT = 4,
     CM_LABEL_OPTIMIZER_STATE = 5,
     CM_LABEL_TENSOR = 6,   /* any other tensor: without a name */
-    CM_LABEL_WORKSPACE = 7 /* given to cuBLAS as its workspace, by a hook and not by a walk: without
-                              an owner or a text; the device's index is CM_DEVICE_UNKNOWN */
+    /* By a hook and not by a walk: without an owner or a text. */
+    CM_LABEL_WORKSPACE = 7, /* given to a library as its workspace; the device's index is
+                               CM_DEVICE_UNKNOWN */
+    CM_LABEL_AUTOCAST = 8   /* a half copy of a weight that autocast caches */
 } cm_label_kind;
 
 typedef enum cm_sample_kind { CM_SAMPLE_RSS = 1 } cm_sample_kind;

@@ -30,6 +30,7 @@ typedef enum cm_category {
     CM_CATEGORY_LOADED,
     CM_CATEGORY_BUCKET,
     CM_CATEGORY_WORKSPACE,
+    CM_CATEGORY_AUTOCAST,
     CM_CATEGORIES
 } cm_category;
 

@@ -16,10 +16,12 @@ enum {
     LABELLED = 0x10,
     OPEN = 0x20,
     SAVED = 0x40,
+    ALIVE_AUTOCAST = 0xfc, /* labelled by a hook */
+    ALIVE_WORKSPACE = 0xfd,
     ALIVE_LABELLED = 0xfe,
     ALIVE = 0xff
 };
-enum { SAVERS = ALIVE_LABELLED - SAVED, NAMED_MAX = 1 << 22, ROUND_MAX = 16 };
+enum { SAVERS = ALIVE_AUTOCAST - SAVED, NAMED_MAX = 1 << 22, ROUND_MAX = 16 };
 
 _Static_assert((int)CM_CATEGORIES <= (int)CATEGORY, "a category fits into its bits");
 
@@ -84,7 +86,7 @@ struct cm_fates {
     cm_gradients unnamed;
     cm_purposes purposes;
     uint32_t boundary; /* stack of the last backward pass or update, 0 = none */
-    cm_idmap ended;    /* nodes of live blocks: sequence number -> whether it was destroyed */
+    cm_idmap ended;    /* nodes of live blocks: sequence number -> turn of its end, 0: alive */
 };
 
 /* --- blocks that are alive ------------------------------------------------------------------ */
@@ -185,7 +187,15 @@ static bool is_on_device(const live *l)
 static bool is_in_graph(const cm_fates *f, const live *l)
 {
     uint32_t ended;
-    return l->node != 0 && cm_idmap_get(&f->ended, l->node, &ended) && !ended;
+    return l->node != 0 && cm_idmap_get(&f->ended, l->node, &ended) && ended == 0;
+}
+
+/* Whether the graph had it until now. */
+static bool was_in_graph(const cm_fates *f, const live *l)
+{
+    uint32_t ended;
+    return l->node != 0 && cm_idmap_get(&f->ended, l->node, &ended) &&
+           (ended == 0 || ended == f->turn);
 }
 
 /* Whether a forward began after its birth, before the next backward pass or update. */
@@ -288,7 +298,7 @@ static verdict judge_forward(const cm_fates *f, const live *l, bool gone)
     if (f->backward > l->turn || (in_graph && (!gone || f->refused > l->turn)))
         return decided(CM_CATEGORY_ACTIVATION);
     if (cm_purposes_since(&f->purposes, l->stack, l->visit) > 0) /* beyond its call */
-        return decided(CM_CATEGORY_KEPT);
+        return decided(was_in_graph(f, l) ? CM_CATEGORY_ACTIVATION : CM_CATEGORY_KEPT);
     if (gone && !l->inherited)
         return decided(CM_CATEGORY_TEMPORARY);
     return open_to(f->refused > l->turn ? CM_CATEGORY_TEMPORARY : CM_CATEGORY_KEPT);
@@ -336,12 +346,21 @@ static bool has_siblings(const live *l)
     return l->made == MADE_ELSEWHERE || l->made == MADE_FORWARD;
 }
 
+/* The category of a birth that a hook labelled; 0: none did. */
+static uint8_t of_hook(uint8_t byte)
+{
+    return byte == ALIVE_WORKSPACE  ? CM_CATEGORY_WORKSPACE
+           : byte == ALIVE_AUTOCAST ? CM_CATEGORY_AUTOCAST
+                                    : 0;
+}
+
 /* freed_by: NULL if the window's end, or another block at its address, ends it. */
 static void end_life(cm_fates *f, const live *l, bool gone, const thread *freed_by)
 {
-    verdict v = judge(f, l, gone);
+    uint8_t hooked = of_hook(f->of[l->birth]);
+    verdict v = hooked != 0 ? decided((cm_category)hooked) : judge(f, l, gone);
     uint8_t fate = (uint8_t)(v.category | (v.open ? OPEN : 0));
-    if (has_siblings(l) && (!v.open || v.category == CM_CATEGORY_KEPT))
+    if (hooked == 0 && has_siblings(l) && (!v.open || v.category == CM_CATEGORY_KEPT))
         cm_purposes_vote(&f->purposes, l->stack, v.category);
     if (f->of[l->birth] == ALIVE_LABELLED)
         fate |= LABELLED;
@@ -405,7 +424,7 @@ static bool note_node(cm_fates *f, live *l, const cm_event *e, const thread *t)
         e->stack != t->node_stack || cm_idmap_get(&f->ended, t->node, &other))
         return true;
     l->node = t->node;
-    return cm_idmap_put(&f->ended, l->node, false);
+    return cm_idmap_put(&f->ended, l->node, 0);
 }
 
 /* A node was destroyed. */
@@ -414,7 +433,7 @@ static bool end_node(cm_fates *f, uint64_t sequence)
     uint32_t ended;
     if (sequence == 0 || sequence > UINT32_MAX || !cm_idmap_get(&f->ended, sequence, &ended))
         return true;
-    return cm_idmap_put(&f->ended, sequence, true);
+    return cm_idmap_put(&f->ended, sequence, f->turn);
 }
 
 /* --- records -------------------------------------------------------------------------------- */
@@ -541,6 +560,8 @@ static bool label_birth(void *context, uint32_t birth, uint32_t label)
 {
     cm_fates *f = context;
     uint32_t old;
+    if (f->of[birth] == ALIVE_AUTOCAST || f->of[birth] == ALIVE_WORKSPACE)
+        return true;
     bool known = cm_idmap_get(&f->labels, birth, &old);
     if (known && f->label[old].kind != CM_LABEL_TENSOR)
         return true; /* the first label is the purpose of its birth */
@@ -550,14 +571,25 @@ static bool label_birth(void *context, uint32_t birth, uint32_t label)
     return cm_idmap_put(&f->labels, birth, label);
 }
 
+/* A label without owner and text needs no more than the birth's byte: each step may have many. */
+static void see_hook_label(cm_fates *f, const cm_event *e, const live *l)
+{
+    f->workspaces |= e->flags == CM_LABEL_WORKSPACE;
+    if (l != NULL && f->of[l->birth] >= ALIVE_LABELLED && e->flags <= CM_LABEL_AUTOCAST)
+        f->of[l->birth] = e->flags == CM_LABEL_WORKSPACE ? ALIVE_WORKSPACE : ALIVE_AUTOCAST;
+}
+
 static bool see_label(cm_fates *f, uint64_t position, const cm_event *e)
 {
+    const live *l = find_block(f, e);
+    if (e->flags >= CM_LABEL_WORKSPACE) {
+        see_hook_label(f, e, l);
+        return true;
+    }
     f->walked = true;
     if (e->flags == CM_LABEL_GRADIENT)
         f->gradients = f->turn;
-    f->workspaces |= e->flags == CM_LABEL_WORKSPACE;
-    const live *l = find_block(f, e);
-    if (e->flags < CM_LABEL_PARAMETER || e->flags > CM_LABEL_WORKSPACE || l == NULL)
+    if (e->flags < CM_LABEL_PARAMETER || l == NULL)
         return true;
     if (e->flags <= CM_LABEL_BUFFER && !cm_purposes_parameter(&f->purposes, l->size))
         return false;
@@ -800,9 +832,19 @@ cm_category cm_fates_category(const cm_label *label, cm_category otherwise)
         [CM_LABEL_GRADIENT] = CM_CATEGORY_GRADIENT,
         [CM_LABEL_OPTIMIZER_STATE] = CM_CATEGORY_OPTIMIZER_STATE,
         [CM_LABEL_WORKSPACE] = CM_CATEGORY_WORKSPACE,
+        [CM_LABEL_AUTOCAST] = CM_CATEGORY_AUTOCAST,
     };
-    bool known = label->kind >= CM_LABEL_PARAMETER && label->kind <= CM_LABEL_WORKSPACE;
+    bool known = label->kind >= CM_LABEL_PARAMETER && label->kind <= CM_LABEL_AUTOCAST;
     return known && of[label->kind] != CM_CATEGORY_UNKNOWN ? of[label->kind] : otherwise;
+}
+
+static const cm_label *hook_label(cm_category category)
+{
+    static const cm_label workspace = {.kind = CM_LABEL_WORKSPACE};
+    static const cm_label autocast = {.kind = CM_LABEL_AUTOCAST};
+    return category == CM_CATEGORY_WORKSPACE  ? &workspace
+           : category == CM_CATEGORY_AUTOCAST ? &autocast
+                                              : NULL;
 }
 
 cm_fate cm_fates_next(cm_fates *f, uint32_t stack)
@@ -812,7 +854,7 @@ cm_fate cm_fates_next(cm_fates *f, uint32_t stack)
         return (cm_fate){0};
     size_t birth = f->next++;
     uint8_t byte = f->of[birth];
-    if (byte >= ALIVE_LABELLED)
+    if (byte >= ALIVE_AUTOCAST)
         return (cm_fate){0};
     cm_fate fate = {.category = CM_CATEGORY_ACTIVATION};
     if (byte < SAVED)
@@ -823,6 +865,7 @@ cm_fate cm_fates_next(cm_fates *f, uint32_t stack)
         fate.saved_by = fate.category == CM_CATEGORY_ACTIVATION ? f->saver[byte - SAVED] : 0;
         return fate;
     }
+    fate.label = hook_label(fate.category);
     if (byte & LABELLED && cm_idmap_get(&f->labels, birth, &at)) {
         fate.label = &f->label[at];
         fate.category = cm_fates_category(fate.label, fate.category);

@@ -22,7 +22,8 @@ const char *const cm_py_categories[CM_CATEGORIES] = {[CM_CATEGORY_UNKNOWN] = "un
                                                      [CM_CATEGORY_KEPT] = "kept",
                                                      [CM_CATEGORY_LOADED] = "loaded",
                                                      [CM_CATEGORY_BUCKET] = "bucket",
-                                                     [CM_CATEGORY_WORKSPACE] = "workspace"};
+                                                     [CM_CATEGORY_WORKSPACE] = "workspace",
+                                                     [CM_CATEGORY_AUTOCAST] = "autocast cache"};
 const char *const cm_py_tables[CM_TABLES] = {
     [CM_TABLE_START] = "start",         [CM_TABLE_END] = "end",
     [CM_TABLE_ABOVE] = "above",         [CM_TABLE_KEPT] = "kept",
@@ -75,6 +76,7 @@ static const cm_field contributor_rows[] = {
     CM_ENUM(T, category, cm_py_categories, "category",
             "`\"parameter\"`, `\"buffer\"`, `\"gradient\"`, `\"optimizer state\"`, `\"input\"`, "
             "`\"loaded\"`, `\"activation\"`, `\"kept\"`, `\"bucket\"`, `\"workspace\"`, "
+            "`\"autocast cache\"`, "
             "`\"temporary\"`, `\"before start\"`, `\"unknown\"`"),
     CM_LABEL(T, module, "module",
              "the qualified name of the module that owns them or made them "

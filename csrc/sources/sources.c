@@ -18,6 +18,7 @@ static bool register_symbols(void)
            cm_slots_register(cm_cuda_symbols, cm_cuda_symbol_count) &&
            cm_slots_register(cm_host_allocator_symbols, cm_host_allocator_symbol_count) &&
            cm_slots_register(cm_workspace_symbols, cm_workspace_symbol_count) &&
+           cm_slots_register(cm_autocast_symbols, cm_autocast_symbol_count) &&
            cm_slots_register(cm_cuda_slot_symbols, cm_cuda_slot_symbol_count) &&
            cm_slots_register(cm_cupti_symbols, cm_cupti_symbol_count);
 }

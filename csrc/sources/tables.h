@@ -14,6 +14,9 @@ extern const size_t cm_autograd_symbol_count;
 extern cm_slot_symbol cm_workspace_symbols[];
 extern const size_t cm_workspace_symbol_count;
 
+extern cm_slot_symbol cm_autocast_symbols[];
+extern const size_t cm_autocast_symbol_count;
+
 extern cm_slot_symbol cm_cuda_symbols[];
 extern const size_t cm_cuda_symbol_count;
 extern cm_slot_symbol cm_host_allocator_symbols[];

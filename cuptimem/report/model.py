@@ -47,6 +47,7 @@ CATEGORIES = (
     "activation",
     "kept",
     "bucket",
+    "autocast cache",
     "workspace",
     "temporary",
     "before start",

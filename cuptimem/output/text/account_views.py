@@ -17,6 +17,7 @@ _NAMES = {
     "input": "inputs",
     "activation": "activations",
     "bucket": "buckets",
+    "autocast cache": "autocast caches",
     "workspace": "workspaces",
     "temporary": "temporaries",
 }

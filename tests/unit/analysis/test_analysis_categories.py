@@ -7,7 +7,7 @@ import pytest
 from craft import CUDA, OPTIMIZER, SEEDED, TORCH, WINDOW_CLOSE, WINDOW_OPEN, Trace
 from hand_made import Analyze, only_device
 
-MODULE, PARAMETER, BUFFER, GRADIENT, STATE, TENSOR, WORKSPACE = range(1, 8)  # cm_label_kind
+MODULE, PARAMETER, BUFFER, GRADIENT, STATE, TENSOR, WORKSPACE, AUTOCAST = range(1, 9)  # cm_label_kind
 BACKWARD_TICK, IN_NODE, NODE_STACK = 5, 1, 2
 TRAIN = ("train.py", "main", 9)
 
@@ -498,6 +498,39 @@ def test_a_workspace_that_a_library_was_given(analyze: Analyze) -> None:
     device = next(one for one in analyze(t)["devices"] if one["device"] == "cuda:0")
     (row,) = device["contributors"]
     assert (row[0], row[2], row[4], row[6], row[7]) == (4096, 0, "other", "workspace", None)
+
+
+@pytest.mark.parametrize("backward", [True, False])
+def test_half_copies_of_weights_are_autocasts(analyze: Analyze, backward: bool) -> None:
+    """The hook's label holds for the block's life, in each step, whatever frees it; a window that opens in its midst
+    knows it, too."""
+    t = Loop()
+    for step in range(6):
+        if step == 3:
+            t.mark(WINDOW_OPEN, 2)
+        saved = t.forward(0x100, 8)
+        t.add(32, 0x100, flags=AUTOCAST)
+        if step == 2:
+            t.mark(WINDOW_CLOSE, 1)
+        if backward:
+            t.backward(sequence=saved, saved=0x100)
+            t.passed()
+            t.update()
+        else:
+            t.free(0x100)
+    assert allocated(analyze, t) == {"autocast cache": 6 * 8}
+
+
+def test_a_graph_that_is_dropped_had_activations(analyze: Analyze) -> None:
+    """Evaluation that forgets no_grad: no backward frees them, the next call's graph takes the old one's place."""
+    t = Loop()
+    for step in range(6):
+        made = t.forward(0x100 + step, 8)
+        t.tick(4, 0x77, t.line(20))
+        if step:
+            t.add(8, made - 1, 11)  # NODE_FREE
+            t.free(0x100 + step - 1)
+    assert allocated(analyze, t) == {"activation": 6 * 8}
 
 
 def test_modules_by_address_and_time(analyze: Analyze) -> None:
