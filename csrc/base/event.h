@@ -116,11 +116,12 @@ enum {
                                       node's forward stack; `stack` is the caller of backward() */
     CM_EVF_BEFORE_START = 1u << 2, /* OBJECT_NEW: found by the walk at start, created earlier; ALLOC
                                       and NODE_*: from before this trace's window */
-    CM_EVF_DIRECT = 1u << 3,  /* ALLOC, SEED: taken from CUDA directly, so in no total of PyTorch's
-                                 caching allocator */
-    CM_EVF_WRITTEN = 1u << 4, /* HOST_READ: of bytes that the host wrote itself, so right unless a
-                                 kernel changed them */
-    CM_EVF_NO_GRAD = 1u << 5  /* TICK of a module: autograd records nothing there */
+    CM_EVF_DIRECT = 1u << 3,   /* ALLOC, SEED: taken from CUDA directly, so in no total of PyTorch's
+                                  caching allocator */
+    CM_EVF_WRITTEN = 1u << 4,  /* HOST_READ: of bytes that the host wrote itself, so right unless a
+                                  kernel changed them */
+    CM_EVF_NO_GRAD = 1u << 5,  /* TICK of a module: autograd records nothing there */
+    CM_EVF_EVAL_MODE = 1u << 6 /* TICK of a module: it is not in training mode */
 };
 
 /* Kinds of the driver level have flags of their own beside their kind. */

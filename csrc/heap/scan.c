@@ -327,7 +327,8 @@ static bool see_tick(cm_scan *s, const cm_record *record, cm_moment at)
                     .object = e->address,
                     .backward = s->passed.node_runs,
                     .thread = record->thread,
-                    .no_grad = e->flags & CM_EVF_NO_GRAD};
+                    .no_grad = e->flags & CM_EVF_NO_GRAD,
+                    .eval_mode = e->flags & CM_EVF_EVAL_MODE};
     if (e->size < 0 || e->size > UINT32_MAX)
         return true;
     tick.kind = (uint32_t)e->size;

@@ -219,8 +219,9 @@ static bool draft_steps(const cm_clock *clock, const primary *p, cm_moment begin
                         cm_clock_drafts *out)
 {
     bool ends = cm_clock_ends_a_step(p->kind), fine = true;
-    cm_clock_view view = {clock->stream, clock->leads, p->kind,       p->group,    p->count,
-                          begin,         end,          p->unfinished, clock->calls};
+    cm_clock_view view = {clock->stream, clock->leads, clock->objects, p->kind,
+                          p->group,      p->count,     begin,          end,
+                          p->unfinished, clock->calls};
     cm_clock_silences *silences = cm_clock_silences_new(&view);
     if (silences == NULL)
         return false;
@@ -370,20 +371,10 @@ static bool trains(uint32_t kind)
     return kind == CM_TICK_OPTIMIZER || kind == CM_TICK_BACKWARD;
 }
 
-static bool trains_at_all(const cm_clock *clock, const cm_clock_drafts *d)
-{
-    if (clock->stream[CM_TICK_OPTIMIZER].count > 0 || clock->stream[CM_TICK_BACKWARD].count > 0)
-        return true;
-    for (size_t i = 0; i < d->count; i++)
-        if (backward_in(d, i))
-            return true;
-    return false;
-}
-
 /* The loop of the stretch that begins with run `first`, before the one that begins with `behind`.
  * -1: out of memory. */
-static int64_t loop_of_stretch(const cm_clock *clock, const lines *l, size_t first, size_t behind,
-                               int64_t *training, size_t *loops, cm_steps *out)
+static int64_t loop_of_stretch(const lines *l, size_t first, size_t behind, int64_t *training,
+                               size_t *loops, cm_steps *out)
 {
     const cm_clock_drafts *d = l->d;
     size_t begin = l->run[first].first, backward = 0;
@@ -395,8 +386,7 @@ static int64_t loop_of_stretch(const cm_clock *clock, const lines *l, size_t fir
     if (root / CM_CLOCK_KINDS % 2)
         return find_loop(out, loops, kind, line, "sanity check");
     if (!trains(kind) && 2 * backward < end - begin)
-        return find_loop(out, loops, kind, line,
-                         trains_at_all(clock, d) ? "evaluation" : "inference");
+        return find_loop(out, loops, kind, line, "evaluation");
     /* Iterations with a skipped optimizer belong to the loop around them. */
     if (kind != out->kind) {
         for (size_t r = behind; *training < 0 && r < l->runs; r++) {
@@ -422,7 +412,7 @@ static bool name_stretches(const cm_clock *clock, const cm_clock_drafts *d, cm_s
         behind = stretch_end(&l, ++stretch, first);
         size_t begin = l.run[first].first;
         size_t end = behind < l.runs ? l.run[behind].first : d->count;
-        int64_t loop = loop_of_stretch(clock, &l, first, behind, &training, &loops, out);
+        int64_t loop = loop_of_stretch(&l, first, behind, &training, &loops, out);
         fine = loop >= 0 && (first == 0 || cm_grow((void **)&out->change, &changes,
                                                    out->change_count + 1, sizeof *out->change));
         if (!fine)

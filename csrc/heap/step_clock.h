@@ -33,7 +33,8 @@
  *     data or module steps without a backward pass (evaluation, sampling): at a site that usual
  *     steps lack one batch, one call without gradient, or two calls; three at any site if usual
  *     steps have no such step. A site is the whole stack of a tick, and whether gradients are
- *     recorded. It is usual if it is in more than two of three steps from its first to its last.
+ *     recorded. It is usual if it is in more than two of three steps from its first to its last,
+ *     unless it evaluates: calls without gradient, in evaluation mode, a module that is trained.
  *     What ticks behind the first usual site of a step is a part of that step. The last backward
  *     passes before the clock continues belong to its own step: as many as a usual step has.
  *     Evaluation ends where the clock's own step begins, with what leads to it.
@@ -69,10 +70,11 @@ typedef struct cm_tick {
     uint32_t line;     /* small number of the code line that ticks; equal = same line */
     uint32_t stack;    /* number of all of its frames' lines; equal = same call */
     uint32_t thread;
-    uint32_t kind; /* cm_tick_kind */
-    bool inside;   /* of an optimizer's step: a closure's backward pass */
-    bool no_grad;  /* of a module: no gradient is recorded */
-    bool sanity;   /* a trainer tries its evaluation before it trains */
+    uint32_t kind;  /* cm_tick_kind */
+    bool inside;    /* of an optimizer's step: a closure's backward pass */
+    bool no_grad;   /* of a module: no gradient is recorded */
+    bool sanity;    /* a trainer tries its evaluation before it trains */
+    bool eval_mode; /* of a module: it is not in training mode */
 } cm_tick;
 
 typedef struct cm_clock_step {
@@ -81,8 +83,7 @@ typedef struct cm_clock_step {
 } cm_clock_step;
 
 typedef struct cm_clock_loop {
-    char name[32]; /* training, evaluation, inference, sanity check; "training 2" for another line
-                    */
+    char name[32]; /* training, evaluation, sanity check; "training 2" for another line */
     uint32_t kind, line;
     uint64_t steps;
 } cm_clock_loop;

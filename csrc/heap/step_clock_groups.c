@@ -23,6 +23,7 @@ typedef struct object {
     cm_moment at, previous; /* that tick, and that group's tick before it */
     uint32_t line, previous_line;
     uint32_t number;
+    bool trained; /* called in training mode, with gradients */
 } object;
 
 struct cm_clock_objects {
@@ -80,8 +81,10 @@ static object *get_object(cm_clock_objects *all, uint64_t address)
 bool cm_clock_objects_made(cm_clock_objects *all, uint64_t address, uint64_t position)
 {
     object *made = get_object(all, address);
-    if (made != NULL)
+    if (made != NULL) {
         made->created = position + 1; /* 0 is taken */
+        made->trained = false;
+    }
     return made != NULL;
 }
 
@@ -91,6 +94,13 @@ bool cm_clock_objects_renew(cm_clock_objects *all, uint64_t address)
     if (renewed != NULL)
         renewed->in = renewed->before = -1;
     return renewed != NULL;
+}
+
+bool cm_clock_objects_trained(const cm_clock_objects *all, uint64_t key)
+{
+    return all->slots > 0 &&
+           all->object[cm_table_find(&by_key, NULL, all->object, all->slots, cm_hash(key), &key)]
+               .trained;
 }
 
 /* Rule 1, cut: `ticking` begins the next group, took over in the last one, and did not tick in the
@@ -185,7 +195,8 @@ bool cm_clock_add_tick(cm_clock_objects *objects, cm_clock_stream *s, const cm_t
                                                 .first_lead = *lead,
                                                 .first_line = tick->line,
                                                 .inside = tick->inside,
-                                                .no_grad = tick->no_grad};
+                                                .no_grad = tick->no_grad,
+                                                .eval_mode = tick->eval_mode};
         o->previous = tick->at;
         o->previous_line = tick->line;
     } else {
@@ -201,7 +212,9 @@ bool cm_clock_add_tick(cm_clock_objects *objects, cm_clock_stream *s, const cm_t
     last->last_lead = *lead;
     last->last_line = tick->line;
     last->no_grad &= tick->no_grad;
+    last->eval_mode &= tick->eval_mode;
     last->sanity = tick->sanity;
+    o->trained |= tick->kind == CM_TICK_MODULE && !tick->no_grad && !tick->eval_mode;
     o->before = o->in;
     o->in = (int64_t)s->count - 1;
     o->tick = *lead;

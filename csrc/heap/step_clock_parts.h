@@ -30,9 +30,10 @@ typedef struct cm_clock_group {
     uint64_t calls;    /* of modules, before its last tick */
     cm_clock_lead first_lead, last_lead;
     uint32_t first_line, last_line;
-    bool inside;  /* its first tick came from inside an optimizer's step */
-    bool no_grad; /* all of its ticks */
-    bool sanity;  /* its last one */
+    bool inside;    /* its first tick came from inside an optimizer's step */
+    bool no_grad;   /* all of its ticks */
+    bool eval_mode; /* ... of modules in that mode */
+    bool sanity;    /* its last one */
 } cm_clock_group;
 
 /* The object and the group of a tick. */
@@ -106,6 +107,8 @@ cm_clock_objects *cm_clock_objects_new(void);
 void cm_clock_objects_free(cm_clock_objects *objects);
 bool cm_clock_objects_made(cm_clock_objects *objects, uint64_t address, uint64_t position);
 bool cm_clock_objects_renew(cm_clock_objects *objects, uint64_t address);
+/* Whether it was called in training mode, with gradients. key: of a group's leader. */
+bool cm_clock_objects_trained(const cm_clock_objects *objects, uint64_t key);
 /* calls: of modules so far. */
 bool cm_clock_add_tick(cm_clock_objects *objects, cm_clock_stream *s, const cm_tick *tick,
                        const cm_clock_lead *lead, uint64_t calls);
@@ -122,6 +125,7 @@ typedef struct cm_clock_silences cm_clock_silences;
 typedef struct cm_clock_view {
     const cm_clock_stream *stream; /* by kind */
     const cm_clock_leads *leads;
+    const cm_clock_objects *objects;
     uint32_t kind; /* of the clock, and its groups */
     const cm_clock_group *group;
     size_t count;

@@ -15,6 +15,7 @@ typedef struct presence {
     uint32_t steps, first, last; /* steps of the clock that have it, counted from 1 */
     uint32_t ended;              /* those among them that end */
     uint32_t groups;
+    bool evaluates; /* without gradient, in evaluation mode, what is trained elsewhere */
 } presence;
 
 struct cm_clock_silences {
@@ -80,6 +81,8 @@ static bool find_presence(cm_clock_silences *silences, uint32_t kind)
         note_presence(&of[group->first_lead.site], (uint32_t)i + 1, i < v->count);
         note_presence(&of[lead_of(group, kind)->site], (uint32_t)i + 1, i < v->count);
         of[lead_of(group, kind)->site].groups++;
+        of[group->first_lead.site].evaluates |= group->no_grad && group->eval_mode &&
+                                                cm_clock_objects_trained(v->objects, group->leader);
     }
     return of != NULL;
 }
@@ -94,6 +97,8 @@ static bool is_usual(const cm_clock_silences *silences, uint32_t kind, const cm_
 {
     const presence *site = presence_of(silences, kind, lead);
     uint64_t span = (uint64_t)site->last - site->first + 1;
+    if (site->evaluates)
+        return false;
     return (site->steps >= USUAL_MIN || site->ended >= silences->view->count) &&
            (uint64_t)site->steps * 3 > span * 2;
 }

@@ -34,8 +34,21 @@ void cm_py_tick(int kind, PyObject *object)
     cm_leave_hook(t);
 }
 
+/* Whether the module's own `training` is False. Runs no code of the program's. */
+static bool is_in_eval_mode(PyObject *module)
+{
+    PyObject *names = PyObject_GenericGetDict(module, NULL);
+    PyObject *training = names != NULL ? PyDict_GetItemString(names, "training") : NULL;
+    bool evaluates = training == Py_False;
+
+    Py_XDECREF(names);
+    PyErr_Clear();
+    return evaluates;
+}
+
 void cm_py_tick_outermost(PyObject *module)
 {
+    bool evaluates = is_in_eval_mode(module);
     cm_producer *t = cm_enter_hook();
 
     if (t == NULL)
@@ -45,7 +58,8 @@ void cm_py_tick_outermost(PyObject *module)
     if (slot != NULL) {
         *slot = (cm_event){.time = cm_clock_now(),
                            .kind = CM_EV_TICK,
-                           .flags = cm_autograd_records() ? 0 : CM_EVF_NO_GRAD,
+                           .flags = (cm_autograd_records() ? 0 : CM_EVF_NO_GRAD) |
+                                    (evaluates ? CM_EVF_EVAL_MODE : 0),
                            .size = CM_TICK_MODULE,
                            .address = (uintptr_t)module,
                            .stack = stack,

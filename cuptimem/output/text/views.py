@@ -360,7 +360,8 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
     if not report.steps:
         return [*blocks, Text(), *_trend(report)]
     blocks += [Text(), Text(f"Counted by {counted_by(report.clock)}", "title"), *notes(report.clock)]
-    for change in report.clock.changes:
+    first = {change.loop: change for change in reversed(report.clock.changes) if change.loop != report.steps[0].loop}
+    for change in reversed(first.values()):
         at = place(Frame(change.where[0], change.where[2], change.where[1])) if change.where is not None else ""
         blocks.append(Text(f"from step {change.step} on: {change.kind} {at} (loop {change.loop})", "dim"))
     blocks.append(steps_table(report.steps, rows))

@@ -318,6 +318,46 @@ def frozen_part(prof: Any) -> None:
         optimizer.zero_grad()
 
 
+def evaluation_in_every_iteration(prof: Any) -> None:
+    """The full batch, without a loader: twelve epochs of one update and one evaluation."""
+    net, x = model(), torch.randn(64, 8)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(12):
+        net.train()
+        optimizer.zero_grad()
+        net(x).square().mean().backward()
+        optimizer.step()
+        net.eval()
+        with torch.no_grad():
+            net(x)
+
+
+def labels_in_every_iteration(prof: Any) -> None:
+    """What the model itself says of a batch, in evaluation mode, is a part of that batch's step."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for (x,) in batches(12):
+        net.eval()
+        with torch.no_grad():
+            said = net(x)
+        net.train()
+        (net(x) - said).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def frozen_in_evaluation_mode(prof: Any) -> None:
+    teacher, net = model().eval(), model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(12):
+        x = torch.randn(4, 8)
+        with torch.no_grad():
+            said = teacher(x)
+        (net(x) - said).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def accumulation(prof: Any) -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -380,7 +420,7 @@ CASES = [
     optimizer_in_backward, scaler_one_overflow, scaler_long_overflow, two_phases, evaluation, short_evaluation_every_k,
     validation, validation_slow_at_first, validation_slow_in_training, validation_slow_in_evaluation,
     validation_by_calls, another_model_is_evaluated, frozen_part,
-    accumulation, inference_with_loader, inference_with_calls, generation, explicit, scheduled,
+    evaluation_in_every_iteration, labels_in_every_iteration, frozen_in_evaluation_mode, accumulation, inference_with_loader, inference_with_calls, generation, explicit, scheduled,
 ]  # fmt: skip
 
 

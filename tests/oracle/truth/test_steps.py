@@ -34,6 +34,9 @@ EXPECTED = {
     "short_evaluation_every_k": 20 + 4 * 3,
     "another_model_is_evaluated": 3 * (8 + 4),
     "frozen_part": 12,
+    "evaluation_in_every_iteration": 12 + 12,
+    "labels_in_every_iteration": 12,
+    "frozen_in_evaluation_mode": 12,
     "accumulation": 24,  # six steps of the optimizer are too few
     "inference_with_loader": 9,
     "inference_with_calls": 40,
@@ -97,8 +100,13 @@ def test_the_first_step_has_its_batch_and_its_frozen_part(seen):
     assert len({*others}) == 1 and first >= others[0]
 
 
+def test_evaluation_in_every_iteration_is_a_loop_of_its_own(seen):
+    assert seen["evaluation_in_every_iteration"]["order"] == ["training", "evaluation"] * 12
+    assert len({*seen["evaluation_in_every_iteration"]["allocated"][2::2]}) == 1
+
+
 def test_a_generation_is_one_loop(seen):
-    assert seen["generation"]["loops"] == {"inference": seen["generation"]["steps"]}
+    assert seen["generation"]["loops"] == {"evaluation": seen["generation"]["steps"]}
     assert seen["generation"]["changes"] == 0
 
 

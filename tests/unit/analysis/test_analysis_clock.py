@@ -28,6 +28,7 @@ class Tick(ctypes.Structure):
         ("inside", ctypes.c_bool),
         ("no_grad", ctypes.c_bool),
         ("sanity", ctypes.c_bool),
+        ("eval_mode", ctypes.c_bool),
     ]
 
 
@@ -584,7 +585,7 @@ def two_explicit_clocks(p: Program) -> Outcome:
         p.tick(STEP, 1, 70)
         p.forward()
         p.tick(STEP, 2, 71)
-    return {"inference": 8}, []
+    return {"evaluation": 8}, []
 
 
 @case
@@ -611,7 +612,7 @@ def iterators_at_one_address_and_line(p: Program) -> Outcome:
     for _ in range(3):
         p.renew(200)
         p.evaluate(15, loader=200)
-    return {"inference": 45}, []
+    return {"evaluation": 45}, []
 
 
 @case
@@ -835,7 +836,7 @@ def explicit(p: Program) -> Outcome:
 @case
 def inference_with_a_loader(p: Program) -> Outcome:
     p.evaluate(15)
-    return {"inference": 15}, []
+    return {"evaluation": 15}, []
 
 
 @case
@@ -844,7 +845,7 @@ def inference_two_epochs(p: Program) -> Outcome:
     p.evaluate(15, loader=200)
     p.wait(1)
     p.evaluate(15, loader=201)
-    return {"inference": 30}, []
+    return {"evaluation": 30}, []
 
 
 @case
@@ -854,7 +855,7 @@ def zipped_loaders(p: Program) -> Outcome:
         p.data(201, 30)
         p.wait(3)
     p.data(200, 30)
-    return {"inference": 10}, []
+    return {"evaluation": 10}, []
 
 
 @case
@@ -862,7 +863,7 @@ def module_calls(p: Program) -> Outcome:
     for _ in range(9):
         p.tick(MODULE, 300, 60)
         p.wait(5)
-    return {"inference": 9}, []
+    return {"evaluation": 9}, []
 
 
 @case
@@ -921,7 +922,7 @@ def generation(p: Program) -> Outcome:
         p.tick(MODULE, 300, 60)
         for _ in range(n):
             p.tick(MODULE, 300, 65)
-    return {"inference": len(tokens) + sum(tokens)}, []
+    return {"evaluation": len(tokens) + sum(tokens)}, []
 
 
 @case
@@ -932,7 +933,7 @@ def generation_in_two_phases(p: Program) -> Outcome:
             p.tick(MODULE, 300, lines[0])
             for _ in range(9):
                 p.tick(MODULE, 300, lines[1])
-    return {"inference": 60, "inference 2": 60}, [(60, "inference 2")]
+    return {"evaluation": 60, "evaluation 2": 60}, [(60, "evaluation 2")]
 
 
 @case
@@ -986,7 +987,7 @@ def two_loaders_side_by_side(p: Program) -> Outcome:
             p.data(loader, line)
             p.tick(MODULE, 300, line + 1)
     p.data(200, 30)
-    return {"inference": 1, "inference 2": 10}, [(1, "inference 2")]  # at first they may be two loops
+    return {"evaluation": 1, "evaluation 2": 10}, [(1, "evaluation 2")]  # at first they may be two loops
 
 
 @case
