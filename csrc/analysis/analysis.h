@@ -192,8 +192,10 @@ typedef enum cm_suspect_reason {
     CM_SUSPECT_GARBAGE,     /* died in the final collection: it was uncollected garbage */
     CM_SUSPECT_LOST,        /* events were lost: a lost free has the same effect */
     CM_SUSPECT_UNCOLLECTED, /* no collection ran after the loop: it may be uncollected garbage */
-    CM_SUSPECT_LATE, /* died in a collection after its function: garbage, or held until then by an
-                        object in a cycle */
+    CM_SUSPECT_LATE,  /* died in a collection after its function: garbage, or held until then by an
+                         object in a cycle */
+    CM_SUSPECT_ENDED, /* evaluation: freed behind the loop, while the program went on */
+    CM_SUSPECT_CARRIED,   /* evaluation: one value that a variable carries from step to step */
     CM_SUSPECT_FILLING,   /* in a bounded container that is not yet full */
     CM_SUSPECT_NEGLIGIBLE /* it grows by less than matters (causes.h) */
 } cm_suspect_reason;

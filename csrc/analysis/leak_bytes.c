@@ -151,6 +151,51 @@ static void doubt_by_bound(const judge *j, const uint32_t *group, size_t groups,
     leak->confidence = CM_LEAK_LOW;
 }
 
+/* Whether the program freed nearly all of it behind the loop and went on: other memory is still
+ * there, or more was allocated. Otherwise the function that has everything may have returned. */
+static bool has_ended(const judge *j, const uint32_t *group, size_t groups)
+{
+    const cm_leaks_loop *here = &j->leaks->loop[j->number];
+    int64_t before = 0, alive = 0;
+    bool goes_on = here->older > 0 && here->older_left * 2 >= here->older;
+    for (size_t i = 0; i < groups; i++) {
+        const cm_track_group *g = &j->leaks->track->group[group[i]];
+        before += g->series.live;
+        alive += g->alive;
+        goes_on |= g->died < j->leaks->born;
+    }
+    return goes_on && alive * 10 <= before;
+}
+
+static bool is_carried(const judge *j, const uint32_t *group, size_t groups)
+{
+    bool carried = false;
+    for (size_t i = 0; i < groups; i++) {
+        uint32_t by_variable, stack = j->leaks->track->group[group[i]].stack;
+        if (!cm_idmap_get(&j->leaks->held_by, stack, &by_variable))
+            continue;
+        if (!by_variable)
+            return false;
+        carried = true;
+    }
+    return carried;
+}
+
+/* What grows while one answer is generated (a cache of keys and values) belongs to that answer. */
+static void doubt_by_call(const judge *j, const uint32_t *group, size_t groups, cm_leak *leak)
+{
+    const cm_loops *loops = j->leaks->loops;
+    if (leak->reason != CM_SUSPECT_NOT || cm_loops_trains(loops, &loops->loop[j->number]))
+        return;
+    if (has_ended(j, group, groups))
+        leak->reason = CM_SUSPECT_ENDED;
+    else if (leak->signature == CM_LEAK_GROWING && is_carried(j, group, groups))
+        leak->reason = CM_SUSPECT_CARRIED;
+    else
+        return;
+    leak->confidence = CM_LEAK_LOW;
+}
+
 static bool judge_stack(judge *j, uint32_t group, bool *judged)
 {
     const cm_track_group *g = &j->leaks->track->group[group];
@@ -169,6 +214,7 @@ static bool judge_stack(judge *j, uint32_t group, bool *judged)
         return true;
     j->line_judged[g->line] = true;
     doubt_by_bound(j, &group, 1, &leak);
+    doubt_by_call(j, &group, 1, &leak);
     return report(j, class, &leak, &group, 1);
 }
 
@@ -217,6 +263,7 @@ static bool judge_line(judge *j, const uint32_t *group, size_t groups)
         is_curriculum(j, &leak, group, groups) || refills(j, line))
         return true;
     doubt_by_bound(j, group, groups, &leak);
+    doubt_by_call(j, group, groups, &leak);
     return report(j, class, &leak, group, groups);
 }
 

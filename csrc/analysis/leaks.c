@@ -19,6 +19,7 @@ static void destroy(void *part)
         cm_census_clear(&l->loop[i].dead_nodes);
     }
     cm_idmap_clear(&l->node_deaths_at);
+    cm_idmap_clear(&l->held_by);
     free(l->node_deaths);
     free(l->ghost);
     cm_verdicts_clear(&l->verdicts);
@@ -78,12 +79,33 @@ static cm_census_row block_row(const cm_leaks *l, uint32_t loop, const cm_block 
                            .count = 1};
 }
 
+/* A block died behind a loop that makes such blocks, if only in an unfinished step. */
+static bool died_behind(cm_leaks *l, const cm_block *block)
+{
+    for (uint32_t i = 0; i < l->loops->count; i++) {
+        cm_track_group *g;
+        const cm_loop *loop = &l->loops->loop[i];
+        if (!is_over(loop) || cm_loops_trains(l->loops, loop) ||
+            block->step < (int64_t)loop->global[0])
+            continue;
+        if (!cm_track_find(l->track, block, i, &g))
+            return false;
+        if (g != NULL)
+            g->died = l->run->replay->position;
+    }
+    return true;
+}
+
 static bool change(void *part, const cm_change *c)
 {
     cm_leaks *l = part;
     uint32_t step;
-    if (c->bytes >= 0)
+    if (c->bytes >= 0) {
+        l->born = l->run->replay->position;
         return cm_track_birth(l->track, &c->block);
+    }
+    if (l->evaluated && !died_behind(l, &c->block))
+        return false;
     cm_loop *loop = cm_loops_find(l->loops, c->block.step, &step);
     if (loop == NULL) {
         loop = c->block.step < 0 ? cm_loops_find(l->loops, l->track->replay->step, &step) : NULL;
@@ -268,6 +290,14 @@ static void see_filling(cm_leaks *l, uint64_t address)
         cm_track_forget_filling(l->track);
 }
 
+static bool see_held(cm_leaks *l, uint64_t argument)
+{
+    uint32_t stack;
+    return argument / 2 > UINT32_MAX ||
+           (cm_stack_class_of(l->classes, (uint32_t)(argument / 2), &stack) &&
+            cm_idmap_put(&l->held_by, stack, argument % 2));
+}
+
 static bool see_mark(cm_leaks *l, const cm_record *record)
 {
     const cm_event *e = &record->event;
@@ -297,6 +327,8 @@ static bool see_mark(cm_leaks *l, const cm_record *record)
     case CM_MARK_FILLING:
         see_filling(l, e->address);
         return true;
+    case CM_MARK_HELD:
+        return see_held(l, e->address);
     default:
         return true;
     }
@@ -342,6 +374,38 @@ static bool gather_ghosts(cm_leaks *l, const cm_loop *loop)
     return true;
 }
 
+static int64_t older_than(const cm_leaks *l, const cm_loop *loop)
+{
+    const cm_blocks *blocks = &l->run->replay->blocks;
+    int64_t bytes = 0;
+    for (const cm_block *block = NULL; (block = cm_blocks_next(blocks, block)) != NULL;)
+        if (block->step < (int64_t)loop->global[0])
+            bytes += block->size;
+    return bytes;
+}
+
+/* What each group has at the end of the recording. */
+static bool count_alive(cm_leaks *l)
+{
+    const cm_blocks *blocks = &l->run->replay->blocks;
+    for (uint32_t i = 0; i < l->loops->count; i++) {
+        const cm_loop *loop = &l->loops->loop[i];
+        cm_track_group *g;
+        if (!is_over(loop) || cm_loops_trains(l->loops, loop))
+            continue;
+        l->loop[i].older_left = older_than(l, loop);
+        for (const cm_block *block = NULL; (block = cm_blocks_next(blocks, block)) != NULL;) {
+            if (block->step < (int64_t)loop->global[0])
+                continue;
+            if (!cm_track_find(l->track, block, i, &g))
+                return false;
+            if (g != NULL)
+                g->alive += block->size;
+        }
+    }
+    return true;
+}
+
 static bool gather(cm_leaks *l, const cm_loop *loop)
 {
     uint32_t number = (uint32_t)(loop - l->loops->loop);
@@ -355,6 +419,7 @@ static bool gather(cm_leaks *l, const cm_loop *loop)
         if (!cm_census_add(&here->blocks, &row))
             return false;
     }
+    here->older = older_than(l, loop);
     gatherer g = {l, loop};
     if (!gather_ghosts(l, loop))
         return false;
@@ -383,6 +448,7 @@ static bool step(void *part, int64_t number, cm_moment end)
     if (!is_over(loop))
         return true;
     cm_track_end(l->track, at);
+    l->evaluated |= !cm_loops_trains(l->loops, loop);
     return gather(l, loop);
 }
 
@@ -403,7 +469,7 @@ static bool finish(void *part, cm_analysis *out)
     cm_verdicts *v = &l->verdicts;
     v->lost = out->lost_events + out->replaced;
     v->collector_disabled = l->final_disabled;
-    if (!cm_loops_finish(l->loops))
+    if (!cm_loops_finish(l->loops) || !count_alive(l))
         return false;
     for (uint32_t i = 0; i < l->loops->count; i++) {
         if (!is_over(&l->loops->loop[i]))

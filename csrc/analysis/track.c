@@ -94,6 +94,18 @@ static bool find_group(cm_track *t, uint32_t loop, uint32_t step, const cm_origi
     return true;
 }
 
+bool cm_track_find(const cm_track *t, const cm_block *block, uint32_t loop, cm_track_group **group)
+{
+    const cm_origin *o = &t->replay->origin[block->origin];
+    uint32_t stack, found;
+    *group = NULL;
+    if (!cm_stack_class_of(t->classes, o->stack, &stack))
+        return false;
+    if (cm_idmap_get(&t->by_stack, key_of(loop, o->device, stack), &found))
+        *group = &t->group[found];
+    return true;
+}
+
 uint32_t cm_track_group_of(const cm_track *t, uint32_t loop, uint32_t origin)
 {
     return t->loop[loop].of_origin[origin] - 1;

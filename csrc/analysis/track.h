@@ -33,6 +33,8 @@ typedef struct cm_track_group {
     bool filling_seen;  /* in the current check */
     uint16_t device;
     bool forward;       /* made in forward, for data, or in an unknown phase */
+    int64_t alive;      /* bytes at the end of the recording, whenever they were made */
+    uint64_t died;      /* records before the last death behind the loop */
     bool fleeting;      /* blocks died in the step after their own */
     bool collected;     /* blocks died in a collection while the loop ran */
     double early, late; /* bytes allocated in the first and the last third after the warm-up */
@@ -77,6 +79,9 @@ bool cm_track_death(cm_track *track, const cm_block *block);
 /* A block from before the first step died while a loop runs: new blocks of its line may only
  * replace it. false: out of memory. */
 bool cm_track_setup_death(cm_track *track, const cm_block *block, uint32_t loop);
+/* The group of the block's stack and device; NULL: none in this loop. false: out of memory. */
+bool cm_track_find(const cm_track *track, const cm_block *block, uint32_t loop,
+                   cm_track_group **group);
 /* The group of a block, after cm_track_birth. */
 uint32_t cm_track_group_of(const cm_track *track, uint32_t loop, uint32_t origin);
 /* forget begins a list of containers with room, filling reports each block in one. A group without

@@ -42,6 +42,8 @@ static const char *const reasons[] = {
     [CM_SUSPECT_LOST] = "events lost",
     [CM_SUSPECT_UNCOLLECTED] = "no collection",
     [CM_SUSPECT_LATE] = "late garbage",
+    [CM_SUSPECT_ENDED] = "freed behind the loop",
+    [CM_SUSPECT_CARRIED] = "carried on",
     [CM_SUSPECT_FILLING] = "filling",
     [CM_SUSPECT_NEGLIGIBLE] = "negligible",
 };
@@ -796,8 +798,11 @@ static const cm_field leak_rows[] = {
             "null for a leak; for a suspect `\"few births\"`, `\"stopped\"`, `\"one epoch\"`, "
             "`\"garbage\"` (it died in the collection at the end), `\"no collection\"` (none ran "
             "behind the loop), `\"late garbage\"` (it died in the collection at the end, behind "
-            "the loop's function, and may have been held until then), `\"filling\"` (in a "
-            "container with a bound that it has not reached), `\"events lost\"`, `\"negligible\"` "
+            "the loop's function, and may have been held until then), `\"freed behind the "
+            "loop\"` (of an evaluation, while the program went on), `\"carried on\"` (one value "
+            "that a variable of an evaluation hands from step to step, as a cache of keys and "
+            "values), `\"filling\"` (in a container with a bound that it has not reached), "
+            "`\"events lost\"`, `\"negligible\"` "
             "(less than 1 KiB a step and 1 % of the peak, or than `--min-rate`)"),
     CM_SLICE(T, first_part, part_count, cm_analysis, leak_parts, cm_leak_part, part_fields, "parts",
              "a part per stack, the largest first; they sum to `bytes` and `count`"),

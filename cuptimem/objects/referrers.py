@@ -236,6 +236,19 @@ class Search:
         _, head, tail = min(self._ends[id(way[0])])
         return _joined(head, tail, list(self._segments(way)))
 
+    def is_of_variable(self, item: Any, state: type) -> bool:
+        """Whether the best route begins at a variable of a function or module and leads through no object that is
+        `state`."""
+        way = item
+        while id(way) in self._best:
+            if isinstance_of(way, state):
+                return False
+            before = self._best[id(way)][1]
+            if before is None:
+                return min(self._ends[id(way)])[2].startswith("in ")
+            way = before
+        return False
+
     def unnamed(self, item: Any) -> Route:
         """The route of an object that no name leads to: the cycle that holds it, or the outermost object."""
         way, seen = [item], {id(item): 0}

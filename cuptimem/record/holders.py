@@ -34,7 +34,7 @@ _LENGTH = 400  # characters
 _PATIENCE_SECONDS = 2.0  # for the analysis, or this share of the time recorded
 _EARLY_SECONDS = 0.1  # for all early searches together, or the same share
 _PATIENCE_SHARE = 0.01
-_EARLY = ("one epoch", "no collection")  # suspects that an early search includes, besides verdicts
+_EARLY = ("one epoch", "no collection", "carried on")  # suspects that an early search includes, besides verdicts
 _DEVICES = {"cpu": _core.DEVICE_CPU, "cuda": _core.DEVICE_CUDA, "pinned": _core.DEVICE_PINNED}
 
 _Block = tuple[int, int]  # address, bytes
@@ -63,6 +63,7 @@ class Want:
     bytes: int = 0  # of the nodes
     addresses: Collection[int] = ()  # of blocks made on the nodes' lines
     scale: float = field(init=False, default=1.0)
+    by_variable: bool = field(init=False, default=False)  # most of it is reached from a variable, not a module's state
 
     def __post_init__(self) -> None:
         if len(self.blocks) > _BLOCKS:
@@ -219,7 +220,11 @@ class _Finder:
             for address, size in want.blocks
             if address in self.at
         ]
+        want.by_variable = 2 * sum(map(self._is_of_variable, want.blocks)) > len(want.blocks)
         return _grouped(found, len(want.blocks), sum(size for _, size in want.blocks), want.scale)
+
+    def _is_of_variable(self, block: _Block) -> bool:
+        return any(self.search.is_of_variable(one, self.torch.nn.Module) for one in self.at.get(block[0], ()))
 
     def _nodes(self, want: Want) -> tuple[Holder, ...]:
         """The tensors from which most nodes are reached; those made on the leak's own lines, if there are any."""
@@ -335,12 +340,14 @@ def note(core: Any, look: Look) -> None:
     found = find([want for _, want in alive])
 
     def write() -> None:
-        for (row, _), holders in zip(alive, found, strict=True):
+        for (row, want), holders in zip(alive, found, strict=True):
             # What was found earlier counts on where most of it is gone by now.
             if _key(row) in look.known and 2 * sum(one.bytes for one in holders) < row["bytes"]:
                 continue
             if any(one.is_named for one in holders):
                 look.known.add(_key(row))
+            if row["signature"] == "growing":
+                core.mark(core.MARK_HELD, 2 * row["stack"] + want.by_variable)
             kind, _, index = row["device"].partition(":")
             paths = [(one.path, one.count, one.bytes) for one in holders]
             device = _DEVICES.get(kind, _core.DEVICE_CPU)

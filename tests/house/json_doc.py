@@ -93,7 +93,7 @@ REGIONS = {
             "else null",
             "stack_lost": STACK["stack_lost"],
             "undecided": 'true for a suspect that may well be a leak: `"few births"`, `"one epoch"`, '
-            '`"no collection"`, `"late garbage"`, `"filling"`, `"events lost"`',
+            '`"no collection"`, `"late garbage"`, `"carried on"`, `"filling"`, `"events lost"`',
         },
     ),
     "ledger": Region(

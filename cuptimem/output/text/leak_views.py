@@ -30,6 +30,10 @@ _REASONS = {
     "late garbage": "it went in the collection at the end, when the loop's function had returned: garbage that waited, "
     "or held until then by an object in a reference cycle (a trainer and its callback). Put cuptimem.profile() into "
     "that function, or call gc.collect() in the loop now and then, to tell",
+    "freed behind the loop": "it grew while this evaluation ran, was freed when that was over, and the program went on",
+    "carried on": "one value that this evaluation hands from step to step and makes larger, as a cache of keys and "
+    "values does while one answer is generated. If it is dropped when the answer is complete, it is no leak: record "
+    "two of them to tell",
     "garbage": "garbage in reference cycles that waited for a collection: the next one frees it; "
     "without the cycles it would go at once",
     "events lost": "events were lost while this was recorded, and a lost free looks like a leak",
@@ -338,7 +342,8 @@ def _headline(report: Report, steps: str, largest: str = "") -> str:
     elif report.sawtooth is not None:
         what = _garbage(report.sawtooth)
     elif report.suspects:
-        what = "what grew has stopped, or was garbage"
+        ended = all(one.reason == "freed behind the loop" for one in report.suspects)
+        what = "what grew was freed" if ended else "what grew has stopped, was freed, or was garbage"
     else:
         what = "nothing grows" if report.nodes is not None else "no tensors grow"
     return f"No leak: {steps} judged, {what}"

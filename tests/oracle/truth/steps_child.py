@@ -420,7 +420,8 @@ CASES = [
     optimizer_in_backward, scaler_one_overflow, scaler_long_overflow, two_phases, evaluation, short_evaluation_every_k,
     validation, validation_slow_at_first, validation_slow_in_training, validation_slow_in_evaluation,
     validation_by_calls, another_model_is_evaluated, frozen_part,
-    evaluation_in_every_iteration, labels_in_every_iteration, frozen_in_evaluation_mode, accumulation, inference_with_loader, inference_with_calls, generation, explicit, scheduled,
+    evaluation_in_every_iteration, labels_in_every_iteration, frozen_in_evaluation_mode,
+    accumulation, inference_with_loader, inference_with_calls, generation, explicit, scheduled,
 ]  # fmt: skip
 
 

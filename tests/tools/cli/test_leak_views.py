@@ -241,6 +241,8 @@ REASONS = {
     "filling": "record until it is full",
     "late garbage": "a trainer and its callback",
     "garbage": "waited for a collection",
+    "freed behind the loop": "was freed when that was over",
+    "carried on": "record two of them to tell",
     "events lost": "a lost free looks like a leak",
     "negligible": "too slow to matter",
     "a reason of a later version": "a reason of a later version",
@@ -326,7 +328,7 @@ def test_summary_names_leaks_between_peak_and_trend(make: Make) -> None:
 def test_summary_without_leaks(make: Make) -> None:
     assert "\nNo leak: 24 steps judged, nothing grows\n" in str(make())
     garbage = make(suspects=[leak_sample.row(reason="garbage")])
-    assert "\nNo leak: 24 steps judged, what grew has stopped, or was garbage\n" in str(garbage)
+    assert "\nNo leak: 24 steps judged, what grew has stopped, was freed, or was garbage\n" in str(garbage)
     slow = make(suspects=[leak_sample.row(reason="negligible", bytes_per_step=4.0)])
     said = "\nNo leak: 24 steps judged, train.py:14 grows by 4 B a step, negligible\n"
     assert said in str(slow).replace(str(Path(slow.suspects[0].where).parent) + "/", "")

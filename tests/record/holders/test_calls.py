@@ -1,0 +1,101 @@
+"""Caches of keys and values: one answer's, and one that a module keeps."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import cuptimem
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+DECODER = """
+import torch
+from torch import nn
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.mix, self.past = nn.Embedding(50, 64), nn.Linear(64, 50), None
+
+    def forward(self, ids, past=None):
+        x = self.embed(ids)
+        past = x if past is None else torch.cat([past, x], 1)
+        return self.mix(past.mean(1)).argmax(-1)[:, None], past
+
+class Remembers(Decoder):
+    def forward(self, ids):
+        following, self.past = super().forward(ids, self.past)
+        return following
+
+class Cache:
+    past = None
+
+class Filled(Decoder):
+    def forward(self, ids, cache):
+        following, cache.past = super().forward(ids, cache.past)
+        return following
+"""
+LOOP = """
+ids, past, model = torch.zeros(8, 4, dtype=torch.long), None, Decoder()
+with torch.no_grad():
+    for _ in range(40):
+        ids, past = model(ids, past)
+"""
+FUNCTION = """
+def answer(model, ids, past=None):
+    for _ in range(40):
+        ids, past = model(ids, past)
+    return ids
+model = Decoder()
+with torch.no_grad():
+    answer(model, torch.zeros(8, 4, dtype=torch.long))
+"""
+OBJECT = """
+def main():
+    model, cache, ids = Filled(), Cache(), torch.zeros(8, 4, dtype=torch.long)
+    with torch.no_grad():
+        for _ in range(40):
+            ids = model(ids, cache)
+main()
+"""
+STATE = """
+def main():
+    model, ids = Remembers(), torch.zeros(8, 4, dtype=torch.long)
+    with torch.no_grad():
+        for _ in range(40):
+            ids = model(ids)
+main()
+"""
+KEPT = """
+caches, model = [], Decoder()
+with torch.no_grad():
+    for _ in range(8):
+        ids, past = torch.zeros(8, 4, dtype=torch.long), None
+        for _ in range(10):
+            ids, past = model(ids, past)
+        caches.append(past)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "leaks", "reasons"),
+    [
+        (LOOP, 0, ["carried on"]),
+        (FUNCTION, 0, ["freed behind the loop"]),
+        (OBJECT, 0, ["carried on"]),
+        (STATE, 1, []),
+        (KEPT, 1, []),
+    ],
+    ids=["loop", "function", "object", "state", "kept"],
+)
+def test_verdicts(tmp_path: Path, program: str, leaks: int, reasons: list[str]) -> None:
+    script, trace = tmp_path / "generate.py", tmp_path / "run.cmem"
+    script.write_text(textwrap.dedent(DECODER + program))
+    subprocess.run([sys.executable, "-m", "cuptimem", "run", "-q", "-o", trace, script], check=True)
+    report = cuptimem.open(trace)
+    assert len(report.leaks) == leaks
+    assert [one.reason for one in report.suspects if one.reason != "negligible"] == reasons

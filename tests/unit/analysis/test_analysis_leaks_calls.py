@@ -1,0 +1,139 @@
+"""What grows while one answer is generated, and goes with it, is no leak of the loop that generates."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from craft import MODULE
+from leak_program import KEEP, Program, cat, only, quiet, reasons
+
+CALL = 60  # the line that calls the model
+AFTER = 90
+HELD = 12  # cm_mark_kind
+Verdicts = Callable[..., dict[str, Any]]
+
+
+def answer(p: Program, tokens: int = 40, *, keep: bool = False) -> None:
+    """A cache that a larger one replaces, or with keep a list of results."""
+    for i in range(tokens):
+        p.t.tick(MODULE, 0x55, p.t.line(CALL), flags=0x20)
+        p.drop(p.new(500, CALL + 1))
+        if keep:
+            p.kept.append(p.new())
+        else:
+            cat(p, 1000 * (i + 4))
+
+
+def drop_kept(p: Program) -> None:
+    for address in p.kept:
+        p.drop(address)
+    p.kept = []
+
+
+def model(p: Program) -> int:
+    return p.new(50_000, 5)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_freed_while_the_model_stays(verdicts: Verdicts, keep: bool) -> None:
+    p = Program()
+    model(p)
+    answer(p, keep=keep)
+    drop_kept(p)
+    report = verdicts(p)
+    assert not report["leaks"] and reasons(report) == [(KEEP, "freed behind the loop")]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_freed_and_the_program_went_on(verdicts: Verdicts, keep: bool) -> None:
+    p = Program()
+    weights = model(p)
+    answer(p, keep=keep)
+    drop_kept(p)
+    p.new(100, AFTER)
+    p.drop(weights)
+    report = verdicts(p)
+    assert not report["leaks"] and reasons(report) == [(KEEP, "freed behind the loop")]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_function_that_has_everything_returns(verdicts: Verdicts, keep: bool) -> None:
+    """main() ends: that frees its leaks, too."""
+    p = Program()
+    weights = model(p)
+    answer(p, keep=keep)
+    drop_kept(p)
+    p.drop(weights)
+    only(verdicts(p))
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_what_stays_is_a_leak(verdicts: Verdicts, keep: bool) -> None:
+    p = Program()
+    model(p)
+    answer(p, keep=keep)
+    p.new(100, AFTER)
+    only(verdicts(p))
+
+
+def test_a_list_of_caches_is_a_leak(verdicts: Verdicts) -> None:
+    p = Program()
+    model(p)
+    for _ in range(8):
+        answer(p, 12)
+        p.kept = []  # nothing frees the last one
+    only(verdicts(p))
+
+
+def test_caches_of_many_answers_are_quiet(verdicts: Verdicts) -> None:
+    """The end of the program cuts the last one off."""
+    p = Program()
+    model(p)
+    for tokens in (12, 5, 30, 9, 17, 12):
+        answer(p, tokens)
+        if tokens != 12:
+            drop_kept(p)
+    assert quiet(verdicts(p))
+
+
+@pytest.mark.parametrize("by_variable", [True, False])
+def test_who_holds_a_cache_that_is_there_at_the_end(verdicts: Verdicts, by_variable: bool) -> None:
+    """A variable hands it on, which the next answer begins anew; the state of a module stays."""
+    p = Program()
+    model(p)
+    answer(p)
+    p.t.mark(HELD, 2 * p.t.line(KEEP) + by_variable)
+    report = verdicts(p)
+    if by_variable:
+        assert not report["leaks"] and reasons(report) == [(KEEP, "carried on")]
+    else:
+        only(report)
+
+
+def test_the_last_search_counts(verdicts: Verdicts) -> None:
+    p = Program()
+    model(p)
+    answer(p)
+    p.t.mark(HELD, 2 * p.t.line(KEEP) + 1)
+    p.t.mark(HELD, 2 * p.t.line(KEEP))
+    only(verdicts(p))
+
+
+def test_a_list_is_a_leak_whoever_has_it(verdicts: Verdicts) -> None:
+    p = Program()
+    model(p)
+    answer(p, keep=True)
+    p.t.mark(HELD, 2 * p.t.line(KEEP) + 1)
+    only(verdicts(p))
+
+
+def test_training_is_not_excused(verdicts: Verdicts) -> None:
+    p = Program()
+    model(p)
+    for _ in range(40):
+        p.work()
+        p.kept.append(p.new())
+        p.tick()
+    drop_kept(p)
+    p.new(100, AFTER)
+    only(verdicts(p))
