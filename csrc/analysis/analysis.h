@@ -293,6 +293,8 @@ typedef struct cm_analysis {
     size_t device_count;
     cm_rss_point *rss;
     size_t rss_count;
+    cm_rss_point *rest; /* what the process has in use beside tensors, at ticks */
+    size_t rest_count;
     cm_step_report *step; /* by step, then device */
     size_t step_count;
     cm_contributor *step_contributors;

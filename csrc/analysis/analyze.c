@@ -361,6 +361,7 @@ void cm_analysis_free(cm_analysis *analysis)
     free(analysis->device);
     free(analysis->code);
     free(analysis->rss);
+    free(analysis->rest);
     free(analysis->step);
     free(analysis->step_contributors);
     cm_steps_free(&analysis->steps);

@@ -19,7 +19,7 @@ typedef struct timeline {
     const cm_run *run;
     curve *device;
     size_t devices, device_capacity;
-    curve rss;
+    curve rss, rest;
     size_t limit; /* of points of a curve */
 } timeline;
 
@@ -96,7 +96,7 @@ static void *create(const cm_run *run)
     t->limit = run->options->timeline_points ? run->options->timeline_points : POINTS;
     if (t->limit < 2)
         t->limit = 2;
-    t->rss.shift = FIRST_SHIFT;
+    t->rss.shift = t->rest.shift = FIRST_SHIFT;
     bool fine = know_devices(t);
     for (size_t i = 0; fine && i < t->devices; i++) {
         const cm_device *d = &run->replay->device[i];
@@ -119,13 +119,34 @@ static bool change(void *part, const cm_change *c)
                t->run->replay->device[number].reserved);
 }
 
+/* Pinned memory is private and writable on the simulated device only: where it is not, growth of it
+ * hides as much of something else's. */
+static int64_t of_tensors(const cm_replay *replay)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < replay->device_count; i++)
+        if (replay->device[i].type == CM_DEVICE_CPU || replay->device[i].type == CM_DEVICE_PINNED)
+            sum += replay->device[i].live;
+    return sum;
+}
+
+static bool see_sample(timeline *t, const cm_record *record)
+{
+    const cm_event *e = &record->event;
+    if (e->size < 0)
+        return true;
+    if (e->address == CM_SAMPLE_RSS)
+        return add(&t->rss, t->limit, record->time_ns, e->size, -1);
+    return e->address != CM_SAMPLE_USED ||
+           add(&t->rest, t->limit, record->time_ns, e->size - of_tensors(t->run->replay), -1);
+}
+
 static bool event(void *part, const cm_record *record)
 {
     timeline *t = part;
     const cm_event *e = &record->event;
     if (e->kind == CM_EV_SAMPLE)
-        return e->address != CM_SAMPLE_RSS || e->size < 0 ||
-               add(&t->rss, t->limit, record->time_ns, e->size, -1);
+        return see_sample(t, record);
     const cm_replay *replay = t->run->replay;
     int number = cm_replay_find_device(replay, e->device_type, e->device_index);
     if (number < 0)
@@ -134,6 +155,21 @@ static bool event(void *part, const cm_record *record)
         return false;
     const cm_device *d = &replay->device[number];
     return add(&t->device[number], t->limit, record->time_ns, d->live, d->reserved);
+}
+
+/* The highest or the lowest of each span. */
+static bool copy(const curve *c, cm_rss_point **out, size_t *count, bool highest)
+{
+    if (c->count == 0)
+        return true;
+    *out = malloc(c->count * sizeof **out);
+    if (*out == NULL)
+        return false;
+    for (size_t i = 0; i < c->count; i++) {
+        const cm_timeline_point *p = &c->point[i];
+        (*out)[(*count)++] = (cm_rss_point){p->time_ns, highest ? p->max : p->min};
+    }
+    return true;
 }
 
 static bool finish(void *part, cm_analysis *out)
@@ -156,14 +192,8 @@ static bool finish(void *part, cm_analysis *out)
                 r->reserved_peak = c->point[j].reserved;
         c->point = NULL;
     }
-    if (t->rss.count == 0)
-        return true;
-    out->rss = malloc(t->rss.count * sizeof *out->rss);
-    if (out->rss == NULL)
-        return false;
-    for (size_t i = 0; i < t->rss.count; i++)
-        out->rss[out->rss_count++] = (cm_rss_point){t->rss.point[i].time_ns, t->rss.point[i].max};
-    return true;
+    return copy(&t->rss, &out->rss, &out->rss_count, true) &&
+           copy(&t->rest, &out->rest, &out->rest_count, false);
 }
 
 static void destroy(void *part)
@@ -173,6 +203,7 @@ static void destroy(void *part)
         free(t->device[i].point);
     free(t->device);
     free(t->rss.point);
+    free(t->rest.point);
     free(t);
 }
 

@@ -43,5 +43,7 @@ void cm_window_time_rebase(cm_analysis *out)
     }
     for (size_t i = 0; i < out->rss_count; i++)
         rebase(&out->rss[i].time_ns, begin_ns);
+    for (size_t i = 0; i < out->rest_count; i++)
+        rebase(&out->rest[i].time_ns, begin_ns);
     rebase_driver_level(out, begin_ns);
 }

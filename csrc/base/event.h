@@ -43,7 +43,7 @@ typedef enum cm_event_kind {
     CM_EV_SEED = 12,       /* a block that was alive before recording: address, size, device */
     CM_EV_MARK = 13,       /* size = cm_mark_kind, address = its argument */
     CM_EV_LOST = 14,       /* size = events of this thread that found no room before this point */
-    CM_EV_SAMPLE = 15,     /* from the collector only: size = bytes, address = cm_sample_kind */
+    CM_EV_SAMPLE = 15,     /* of the whole process: size = bytes, address = cm_sample_kind */
 
     /* Compaction, only past a trace's bound: at the end of their stretch (compact.h). */
     CM_EV_COMPACTED_BLOCKS = 16, /* blocks that were left out: address = how many, size = their
@@ -199,7 +199,11 @@ typedef enum cm_label_kind {
     CM_LABEL_AUTOCAST = 8   /* a half copy of a weight that autocast caches */
 } cm_label_kind;
 
-typedef enum cm_sample_kind { CM_SAMPLE_RSS = 1 } cm_sample_kind;
+typedef enum cm_sample_kind {
+    CM_SAMPLE_RSS = 1, /* resident memory */
+    CM_SAMPLE_USED = 2 /* at a tick: address space that is private and writable, without what malloc
+                          keeps free */
+} cm_sample_kind;
 
 /* --- the driver level ---------------------------------------------------------------------- */
 

@@ -21,12 +21,14 @@
 #include "../base/helper_thread.h"
 #include "../trace/encode.h"
 #include "bus_error.h"
+#include "heap_sample.h"
 #include "merge.h"
 #include "ring_consumer.h"
 #include "ring_owner.h"
 #include "ring_producer.h"
 #include "ringfile.h"
 #include "source_text.h"
+#include "statm.h"
 #include "wake.h"
 
 enum {
@@ -81,8 +83,6 @@ static struct {
     int wait_ms;
     _Atomic uint64_t wakes;
     unsigned chunk_number;
-    int statm; /* descriptor + 1; 0: not opened yet */
-    struct stat statm_is;
     _Atomic uint64_t events, bytes, seen_lost_stacks, largest_chunk;
 } collector;
 
@@ -404,50 +404,20 @@ static void write_source_lines(bool all)
 
 /* --- one round --------------------------------------------------------------------------- */
 
-static bool holds_statm(void)
-{
-    return cm_descriptor_is(collector.statm - 1, collector.statm_is.st_dev,
-                            collector.statm_is.st_ino);
-}
-
-static void close_statm(void)
-{
-    if (holds_statm())
-        close(collector.statm - 1);
-    collector.statm = 0;
-}
-
-/* Opened once: the program may close a short-lived descriptor (os.closerange), and our close would
- * then hit the file that reused its number. */
-static ssize_t read_statm(char *text, size_t size)
-{
-    if (!holds_statm()) {
-        int fd = cm_descriptor_open("/proc/self/statm", O_RDONLY, &collector.statm_is);
-        collector.statm = fd < 0 ? 0 : fd + 1;
-        if (fd < 0)
-            return -1;
-    }
-    return pread(collector.statm - 1, text, size, 0);
-}
-
 static void sample_memory(uint64_t now)
 {
-    char text[64] = {0};
-    long long pages = 0, resident = 0;
+    cm_statm size;
 
     if (now - collector.sample_ns < SAMPLE_MS * UINT64_C(1000000) ||
         collector.own_count >= OWN_EVENTS / 2 || !cm_is_recording())
         return;
     collector.sample_ns = now;
-    ssize_t n = read_statm(text, sizeof text - 1);
-    if (n <= 0 || sscanf(text, "%lld %lld", &pages, &resident) != 2)
+    if (!cm_statm_open() || !cm_statm_read(&size) ||
+        llabs(size.resident - collector.sampled_bytes) < SAMPLE_STEP)
         return;
-    int64_t bytes = resident * sysconf(_SC_PAGESIZE);
-    if (llabs(bytes - collector.sampled_bytes) < SAMPLE_STEP)
-        return;
-    collector.sampled_bytes = bytes;
-    emit_collector_event(0,
-                         (cm_event){.kind = CM_EV_SAMPLE, .size = bytes, .address = CM_SAMPLE_RSS});
+    collector.sampled_bytes = size.resident;
+    emit_collector_event(
+        0, (cm_event){.kind = CM_EV_SAMPLE, .size = size.resident, .address = CM_SAMPLE_RSS});
 }
 
 static void report_unowned_losses(void)
@@ -727,6 +697,7 @@ int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size, u
     collector.chunk_ns = collector.round_ns = collector.fresh_ns = cm_clock_monotonic_ns();
     collector.wait_ms = WAIT_SHORT_MS;
     atomic_store(&collector.bytes, cm_writer_size(writer));
+    cm_heap_sample_begin();
     cm_ring_consumer_begin();
     int status = prepare();
     if (status == 0)
@@ -802,13 +773,13 @@ int cm_collector_finish(const char *const *notes)
     collector.batch = NULL;
     collector.merge.heap = NULL;
     collector.writer = NULL;
-    close_statm();
+    cm_statm_close();
     return status;
 }
 
 void cm_collector_forget(void)
 {
-    close_statm();
+    cm_statm_close();
     /* The parent's memory is not freed: its collector may have been inside the allocator. */
     void (*idle)(void) = atomic_load(&collector.idle);
     compactor->forget();

@@ -2,6 +2,7 @@
 #include "py_events.h"
 
 #include "../base/clock.h"
+#include "../capture/heap_sample.h"
 #include "../capture/ring_producer.h"
 #include "../sources/device_totals.h"
 #include "../sources/sources.h"
@@ -32,6 +33,7 @@ void cm_py_tick(int kind, PyObject *object)
              .kind = CM_EV_TICK, .size = kind, .address = (uintptr_t)object, .device_index = -1},
          true);
     cm_leave_hook(t);
+    cm_heap_sample();
 }
 
 /* Whether the module's own `training` is False. Runs no code of the program's. */
@@ -54,7 +56,8 @@ void cm_py_tick_outermost(PyObject *module)
     if (t == NULL)
         return;
     uint32_t stack = cm_walk_capture_hook(cm_producer_walk(t));
-    cm_event *slot = cm_producer_walk(t)->modules == 0 ? cm_reserve_hook(t) : NULL;
+    bool outermost = cm_producer_walk(t)->modules == 0;
+    cm_event *slot = outermost ? cm_reserve_hook(t) : NULL;
     if (slot != NULL) {
         *slot = (cm_event){.time = cm_clock_now(),
                            .kind = CM_EV_TICK,
@@ -67,6 +70,8 @@ void cm_py_tick_outermost(PyObject *module)
         cm_commit_hook(t);
     }
     cm_leave_hook(t);
+    if (outermost)
+        cm_heap_sample();
 }
 
 PyDoc_STRVAR(tick_doc, "tick(kind, obj)\n\nA candidate step clock ticked, here.");

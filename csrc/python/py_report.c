@@ -908,7 +908,7 @@ static CM_FIELDS(backward_fields, "backward", T, false, backward_rows);
 #define T cm_rss_point
 static const cm_field resident_rows[] = {
     CM_PLAIN(T, time_ns, "time_ns", "when"),
-    CM_PLAIN(T, bytes, "bytes", "resident memory of the process"),
+    CM_PLAIN(T, bytes, "bytes", "of the process"),
 };
 static CM_FIELDS(resident_fields, "resident_point", T, true, resident_rows);
 #undef T
@@ -986,6 +986,8 @@ static const cm_field report_rows[] = {
     CM_ARRAY(T, device, device_count, cm_device_report, device_fields, "devices",
              "those that were used"),
     CM_ARRAY(T, rss, rss_count, cm_rss_point, resident_fields, "rss", "resident memory over time"),
+    CM_ARRAY(T, rest, rest_count, cm_rss_point, resident_fields, "rest",
+             "memory in use beside tensors, when a step clock ticked"),
     CM_ARRAY(T, step, step_count, cm_step_report, step_fields, "steps",
              "an entry per step and device"),
     CM_STRUCT(T, steps, cm_steps, clock_fields, "clock", "what counts the steps"),

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../capture/heap_sample.h"
 #include "dispose.h"
 #include "emit.h"
 #include "sources.h"
@@ -280,6 +281,7 @@ static void tick_hook(void)
     cm_emit_put_stack_hook(
         t, (cm_event){.size = CM_TICK_BACKWARD, .kind = CM_EV_TICK, .device_index = -1});
     cm_leave_hook(t);
+    cm_heap_sample();
     void (*listener)(void) = atomic_load(&pass_listener);
     if (listener != NULL)
         listener();

@@ -304,7 +304,9 @@ def summary(report: Report) -> dict[str, Any]:
 
 def process_growth(report: Report) -> dict[str, Any] | None:
     one = report.process_growth
-    return None if one is None else {**fields_of(one), "bytes": one.bytes, "bytes_per_step": one.bytes_per_step}
+    if one is None:
+        return None
+    return {**fields_of(one), "tensors": one.tensors, "stopped": None, "bytes_per_step": one.bytes_per_step}
 
 
 def refused(one: OutOfMemory) -> dict[str, Any]:

@@ -467,6 +467,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         devices=tuple(_device(loader, row, raw["duration_ns"]) for row in sorted(raw["devices"], key=_device_order)),
         steps=Steps(loader.every(Step, raw["steps"])),
         resident=loader.every(ResidentPoint, raw["rss"]),
+        rest=loader.every(ResidentPoint, raw.get("rest", ())),
         leaks=leaks_of(raw["leaks"]),
         suspects=leaks_of(raw["suspects"]),
         nodes=None if nodes_reason else raw["live_nodes"],

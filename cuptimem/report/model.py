@@ -288,7 +288,7 @@ class TimelinePoint:
 
 @dataclass(frozen=True, slots=True)
 class ResidentPoint:
-    """The process's resident memory, which holds more than tensors."""
+    """Memory of the process."""
 
     time_ns: int
     bytes: int
@@ -602,6 +602,9 @@ class Report(Displayed, Brief):
     fragmentations: tuple[Fragmentation, ...] = ()  # of each device at its peak, when it refused, at the end
     kernels: Kernels | None = None  # None: they were not recorded
     device_timelines: tuple[DeviceTimeline, ...] = ()
+    # Address space that is private and writable, less what malloc keeps free and what tensors use: when a step clock
+    # ticked, at most a hundred times a second.
+    rest: tuple[ResidentPoint, ...] = ()
     window: int = 0  # which part of the file this is; 0: all of it
     step: int | None = None  # the devices' peaks and tables are of this step, not of the run
     code: tuple[str, ...] = ()  # installed packages that count as the user's own code, too

@@ -17,10 +17,9 @@ _STEADY = 1 << 20  # bytes that the process's memory may change by at any time
 
 def headline(one: ProcessGrowth) -> str:
     """The process grows by 126.7 MiB that no tensor explains (steps 31 to 298, about +486.0 KiB a step)"""
-    verb, until = ("grows", one.last_step) if one.stopped is None else ("grew", one.stopped)
-    pace = f"about {signed(round(one.bytes_per_step))} a step" + ("" if one.stopped is None else ", then no more")
-    steps = f"steps {one.first_step} to {until}"
-    return f"The process {verb} by {size(one.bytes)} that no tensor explains ({steps}, {pace})"
+    steps = f"steps {one.first_step} to {one.last_step}"
+    pace = f"about {signed(round(one.bytes_per_step))} a step"
+    return f"The process grows by {size(one.bytes)} that no tensor explains ({steps}, {pace})"
 
 
 def causes(report: Report) -> list[Block]:

@@ -1,8 +1,7 @@
-"""Growth of the process that no tensor explains: by resident memory and live bytes that are known."""
+"""Growth of the process that no tensor explains: by sizes that are known."""
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,23 +16,20 @@ MIB = 1 << 20
 Make = Callable[..., cuptimem.Report]
 
 
-def report_of(folder: Path, resident: Sequence[int], peaks: Sequence[int], ends: Sequence[int]) -> cuptimem.Report:
-    """Of steps with these live bytes, the process as large at their ends."""
+def report_of(folder: Path, resident: Sequence[int], rest: Sequence[int]) -> cuptimem.Report:
+    """Of steps at whose ends the process has these bytes, and uses these beside tensors."""
     raw = sample.analysis(folder)
-    row = {**raw["steps"][0], "loop": "training"}
-    raw["steps"] = [
-        {**row, "index": i, "begin_ns": i * 1000, "end_ns": i * 1000 + 999, "peak": peak, "end": end}
-        for i, (peak, end) in enumerate(zip(peaks, ends, strict=True))
-    ]
+    row = {**raw["steps"][0], "loop": "training", "peak": 4 * MIB, "end": MIB}
+    raw["steps"] = [{**row, "index": i, "begin_ns": i * 1000, "end_ns": i * 1000 + 999} for i in range(len(resident))]
     raw["rss"] = [(i * 1000 + 500, size) for i, size in enumerate(resident)]
+    raw["rest"] = [(i * 1000 + 500, size) for i, size in enumerate(rest)]
     return from_dict("run.cmem", raw)
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    def made(resident: Sequence[int], peaks: Sequence[int] = (), ends: Sequence[int] = ()) -> cuptimem.Report:
-        flat = [4 * MIB] * len(resident)
-        return report_of(tmp_path, resident, peaks or flat, ends or [MIB] * len(resident))
+    def made(resident: Sequence[int], rest: Sequence[int] = ()) -> cuptimem.Report:
+        return report_of(tmp_path, resident, rest or resident)
 
     return made
 
@@ -45,7 +41,7 @@ def test_it_is_the_headline_where_no_tensor_grows(make: Make) -> None:
     report = make(STEADY)
     growth = report.process_growth
     assert growth is not None
-    assert (growth.first_step, growth.last_step, growth.stopped, growth.tensors) == (10, 99, None, 0)
+    assert (growth.first_step, growth.last_step, growth.tensors) == (10, 99, 0)
     assert growth.begin == 310 * MIB and growth.end == 390 * MIB and growth.bytes == 80 * MIB
     said = leak_views.line(report)
     assert said.startswith("the process grows by 80.0 MiB that no tensor explains (steps 10 to 99, about +")
@@ -63,11 +59,6 @@ def test_the_json_has_it(make: Make) -> None:
     assert json.summary(make([300 * MIB] * 100))["process_growth"] is None
 
 
-def test_growth_that_has_stopped_says_when(make: Make) -> None:
-    growth = make([300 * MIB + min(i, 60) * MIB for i in range(100)]).process_growth
-    assert growth is not None and growth.stopped == 55 and growth.bytes == 50 * MIB  # 55: nine tenths of it
-
-
 @pytest.mark.parametrize(
     "resident",
     [
@@ -76,6 +67,7 @@ def test_growth_that_has_stopped_says_when(make: Make) -> None:
         [200 * MIB + min(i, 10) * 10 * MIB for i in range(100)],  # a warm-up
         [300 * MIB + i % 20 * 10 * MIB for i in range(100)],  # back to where it was, again and again
         [300 * MIB + i * MIB // 20 for i in range(100)],  # 5 MiB in all
+        [300 * MIB + min(i, 50) * MIB for i in range(100)],  # a cache that has filled
         STEADY[:19],
     ],
 )
@@ -84,20 +76,16 @@ def test_what_is_no_growth(make: Make, resident: list[int]) -> None:
     assert report.process_growth is None and "process grows" not in leak_views.line(report)
 
 
-def test_what_tensors_explain_is_none(make: Make) -> None:
-    kept = [i * MIB for i in range(100)]
-    assert make(STEADY, [4 * MIB + end for end in kept], kept).process_growth is None
-    sizes = [4 * MIB + i * 37 % 97 * MIB for i in range(100)]  # glibc keeps what the largest batch needed
-    assert make(STEADY, sizes).process_growth is None
+def test_it_is_what_is_in_use_and_what_the_process_has(make: Make) -> None:
+    flat = [300 * MIB] * 100
+    # Pages of an empty tensor are written to, or glibc keeps what was freed; a buffer that no one writes to.
+    assert make(STEADY, flat).process_growth is None and make(flat, STEADY).process_growth is None
+    half = [300 * MIB + i * MIB // 2 for i in range(100)]
+    for resident, rest, begin, tensors in ((STEADY, half, 310, 40), (half, STEADY, 305, 0)):
+        growth = make(resident, rest).process_growth
+        assert growth is not None
+        assert (growth.bytes, growth.begin, growth.tensors) == (40 * MIB, begin * MIB, tensors * MIB)
 
 
-def test_a_buffer_that_is_filled_explains_it(make: Make) -> None:
-    """Pages of torch.empty() belong to the process once they are written to; a parameter's all are."""
-    report = make(STEADY)
-    (device,) = report.devices
-    large = replace(device.peak.contributors[0], bytes=100 * MIB, count=1)
-    kept = (replace(report.survivors[0], stack=large.stack),)
-    for category, explains in (("unknown", True), ("parameter", False)):
-        peak = replace(device.peak, contributors=(replace(large, category=category),))
-        one = replace(report, devices=(replace(device, peak=peak),), survivors=kept)
-        assert (one.process_growth is None) == explains
+def test_without_samples_nothing_is_said(make: Make) -> None:
+    assert make(STEADY, [300 * MIB]).process_growth is None

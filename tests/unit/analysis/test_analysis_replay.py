@@ -93,6 +93,18 @@ def test_resident_memory(analyze: Analyze) -> None:
     assert len(rss) <= 50 and max(size for _, size in rss) == 99_999
 
 
+def test_memory_in_use_beside_tensors_of_the_host(analyze: Analyze) -> None:
+    t = Trace()
+    t.alloc(0x1000, 100, t.line(1))
+    t.alloc(0x1000, 10_000, t.line(1), device=CUDA, index=0)
+    t.alloc(0x9000, 30, t.line(1), device=64, index=0)  # pinned
+    t.add(SAMPLE, 2, 5000, thread=0, after=1 << 20)
+    t.free(0x1000)
+    t.add(SAMPLE, 2, 5000, thread=0, after=1 << 20)
+    report = analyze(t)
+    assert [size for _, size in report["rest"]] == [4870, 4970] and report["rss"] == []
+
+
 def test_counts_and_meta(analyze: Analyze, tmp_path: Path) -> None:
     from cuptimem import _core
 

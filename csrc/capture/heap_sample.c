@@ -1,0 +1,88 @@
+#include "heap_sample.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "../base/clock.h"
+#include "ring_producer.h"
+#include "statm.h"
+
+enum {
+    GAP_NS = 10 * 1000 * 1000,  /* at least, between two samples */
+    FREE_NS = 10 * 1000 * 1000, /* all of them may take so long ... */
+    FREE_SHARE = 100,           /* ... at one in so many parts of the time */
+    SHARE = 1000,               /* then one in so many */
+    MOST_NS = 5 * 1000 * 1000   /* a sample that takes longer is the last one */
+};
+
+/* As in malloc.h of glibc 2.33. Older ones have none, whose int counts overflow. */
+struct mallinfo2 {
+    size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
+typedef struct mallinfo2 (*mallinfo2_fn)(void);
+
+static mallinfo2_fn ask_malloc;
+static _Atomic uint64_t due_ns; /* UINT64_MAX: no more, or a thread takes one */
+static uint64_t spent_ns;       /* of the thread that takes one */
+
+void cm_heap_sample_begin(void)
+{
+    void *found = dlsym(RTLD_DEFAULT, "mallinfo2");
+    ask_malloc = found == NULL ? NULL : (mallinfo2_fn)(uintptr_t)found;
+    spent_ns = 0;
+    atomic_store(&due_ns, ask_malloc == NULL ? UINT64_MAX : 0);
+}
+
+static void emit(cm_sample_kind kind, int64_t bytes)
+{
+    cm_producer *t = cm_enter_hook();
+
+    if (t == NULL)
+        return;
+    cm_event *slot = cm_reserve_hook(t);
+    if (slot != NULL) {
+        *slot = (cm_event){.time = cm_clock_now(),
+                           .kind = CM_EV_SAMPLE,
+                           .size = bytes,
+                           .address = kind,
+                           .device_index = -1};
+        cm_commit_hook(t);
+    }
+    cm_leave_hook(t);
+}
+
+/* What malloc keeps free is address space of the process, but not in use. */
+static void take_sample(void)
+{
+    cm_statm now;
+
+    if (!cm_statm_read(&now))
+        return;
+    emit(CM_SAMPLE_RSS, now.resident);
+    emit(CM_SAMPLE_USED, now.writable - (int64_t)ask_malloc().fordblks);
+}
+
+/* Of the processor: another program's turn in between is no cost of ours. */
+static uint64_t used_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void cm_heap_sample(void)
+{
+    uint64_t due = atomic_load_explicit(&due_ns, memory_order_relaxed);
+
+    if (cm_clock_monotonic_ns() < due || !cm_is_recording() ||
+        !atomic_compare_exchange_strong(&due_ns, &due, UINT64_MAX))
+        return;
+    uint64_t begin = used_ns();
+    take_sample();
+    uint64_t took = used_ns() - begin;
+    spent_ns += took;
+    uint64_t gap = took * (spent_ns < FREE_NS ? FREE_SHARE : SHARE);
+    if (took < MOST_NS)
+        atomic_store(&due_ns, cm_clock_monotonic_ns() + (gap < GAP_NS ? GAP_NS : gap));
+}
