@@ -36,6 +36,8 @@
  *     The same, while source_asked has a request.
  * def main_thread_call_after_pass(call: Callable[[], None] | None) -> None
  *     The same, after the backward passes that py_walks.h selects.
+ * def main_thread_call_when_grown(call: Callable[[], None] | None, bytes: int) -> None
+ *     Once, after the allocation that brings a device's tensors to so many bytes or more.
  * def call_before(deadline: int, function: Callable, *arguments) -> object
  *     Calls a C function if the deadline (time.monotonic_ns) has not passed, else returns
  *     NotImplemented. Unlike with an `if` in Python, no other thread can take the GIL between the
@@ -69,7 +71,7 @@ typedef struct main_call {
     atomic_bool armed, pending;
 } main_call;
 
-static main_call once_a_second, when_warned, when_asked, after_pass;
+static main_call once_a_second, when_warned, when_asked, after_pass, when_grown;
 
 static int run_pending_call(void *which)
 {
@@ -138,6 +140,26 @@ static PyObject *main_thread_call_after_pass(PyObject *self, PyObject *callable)
 
     if (result != NULL)
         cm_autograd_set_pass_listener(callable == Py_None ? NULL : on_pass);
+    return result;
+}
+
+/* In any thread, with or without the GIL. */
+static void on_growth(void)
+{
+    if (atomic_load(&when_grown.armed) && !atomic_load(&when_grown.pending))
+        ask_for(&when_grown);
+}
+
+static PyObject *main_thread_call_when_grown(PyObject *self, PyObject *arguments)
+{
+    PyObject *callable;
+    Py_ssize_t bytes;
+
+    if (!PyArg_ParseTuple(arguments, "On", &callable, &bytes))
+        return NULL;
+    PyObject *result = set_call(&when_grown, callable);
+    if (result != NULL)
+        cm_allocator_set_listener(callable == Py_None ? NULL : on_growth, (size_t)bytes);
     return result;
 }
 
@@ -465,6 +487,7 @@ PyMethodDef cm_py_sources_methods[] = {
     {"main_thread_call_when_warned", main_thread_call_when_warned, METH_O, NULL},
     {"main_thread_call_when_asked", main_thread_call_when_asked, METH_O, NULL},
     {"main_thread_call_after_pass", main_thread_call_after_pass, METH_O, NULL},
+    {"main_thread_call_when_grown", main_thread_call_when_grown, METH_VARARGS, NULL},
     {"call_before", (PyCFunction)(void (*)(void))call_before, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -145,6 +145,23 @@ static void record_totals_hook(cm_producer *t, size_t allocated, size_t reserved
     atomic_store_explicit(&totals[on.type][on.index].capture, capture, memory_order_relaxed);
 }
 
+static void (*_Atomic listener)(void);
+static atomic_size_t listens_at = SIZE_MAX;
+
+void cm_allocator_set_listener(void (*called)(void), size_t bytes)
+{
+    atomic_store(&listener, called);
+    atomic_store(&listens_at, called == NULL ? SIZE_MAX : bytes);
+}
+
+static __attribute__((noinline, cold)) void notify(void)
+{
+    void (*called)(void) = atomic_load(&listener);
+
+    if (atomic_exchange(&listens_at, SIZE_MAX) != SIZE_MAX && called != NULL)
+        called();
+}
+
 /* --- the hooks ----------------------------------------------------------------------------- */
 
 static const device cpu = {CM_DEVICE_CPU, -1};
@@ -205,6 +222,9 @@ report_hook(int variant, void *block, int64_t size, size_t allocated, size_t res
     }
     if (t != NULL)
         record_totals_hook(t, allocated, reserved, on);
+    size_t mark = atomic_load_explicit(&listens_at, memory_order_relaxed);
+    if (__builtin_expect(allocated >= mark, 0))
+        notify();
     FORWARD(REPORT, variant, report_fn)(block, size, allocated, reserved, on);
 }
 

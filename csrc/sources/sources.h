@@ -50,6 +50,9 @@ void cm_autograd_own_counts(uint32_t *made, uint32_t *ended);
 /* Sets a function to be called after each recorded backward pass, on its thread, usually without
  * the GIL; or NULL. */
 void cm_autograd_set_pass_listener(void (*listener)(void));
+/* Sets a function to be called once, inside an allocation that brings a device's tensors to so many
+ * bytes or more: it may only note that. */
+void cm_allocator_set_listener(void (*listener)(void), size_t bytes);
 /* Whether this thread is running a recorded node. */
 bool cm_autograd_in_node(void);
 

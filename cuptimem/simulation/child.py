@@ -29,6 +29,7 @@ VARIABLE = "CUPTIMEM_SIM_CHILD"
 OFF = "CUPTIMEM_SIM_VALUES"  # "0": nothing is computed, for tests that compare
 SETTINGS = "child.settings"
 CRASH = "crash"  # faulthandler's output
+COLLECTED_SHARE = 16  # of a device: how much more of tensors makes Python collect its garbage, where that is tried
 WHERE = "where"  # the stack when the time was up
 
 _CHAIN = 8  # exceptions of a chain that are noted
@@ -67,6 +68,8 @@ class _Child:
         self.computed = Computed(torch, recording_core(), self.reads, self.assumed.routing)
         self.assumed.install(torch, self.computed, environ.get(OFF) != "0")
         self.reads.install(torch)
+        if self.settings["collects"] == "1":
+            _collect_where_it_grows(torch)
         try:
             fake_group.install(torch)
         except own(AttributeError) as error:
@@ -189,6 +192,26 @@ def made(path: str) -> int:
 def _allocated(torch: ModuleType) -> int:
     """Bytes in tensors, of all devices."""
     return sum(torch.cuda.memory_allocated(index) for index in range(torch.cuda.device_count()))
+
+
+def _collect_where_it_grows(torch: ModuleType) -> None:
+    """Has Python's collector run whenever a device's tensors have grown by a sixteenth of its memory since.
+
+    In the main thread, as soon as that runs Python's code again.
+    """
+    import gc
+
+    from cuptimem.errors import recording_core
+
+    core, cuda = recording_core(), torch.cuda
+    share = int(environ.get("CUPTIMEM_SIM_MEMORY") or 0) // COLLECTED_SHARE
+
+    def collect() -> None:
+        gc.collect()
+        most = max(cuda.memory_allocated(index) for index in range(cuda.device_count()))
+        core.main_thread_call_when_grown(collect, most + share)
+
+    core.main_thread_call_when_grown(collect, share)
 
 
 def _exception() -> list[dict[str, Any]] | None:

@@ -55,6 +55,7 @@ class Setup:
     high_end: bool = False  # every modelled part as large as its model allows
     other_branches: bool = False  # flags and floats that are read and unknown: the other way (host_reads.py)
     other_integers: int = 0  # what such integers read as
+    collects: bool = False  # Python's collector runs whenever tensors have grown by a share of the device
     pinned: tuple[str, ...] = ()  # lines, as FILE:LINE, at which all that is read does so each time
 
     @property
@@ -238,6 +239,7 @@ def run(
     trace = trace or os.path.join(folder, "run.cmem")
     wishes = {
         "high_end": str(int(setup.high_end)),
+        "collects": str(int(setup.collects)),
         "other_branches": str(int(setup.other_branches)),
         "other_integers": str(setup.other_integers),
         "timeout": str(timeout or 0),

@@ -10,6 +10,8 @@ The program runs once as it was asked for. All that follows is only run where it
   1, events late, and the CUDA context at the highest that is published for the card. Only what fits there too is
   reported to fit. For the context alone arithmetic mostly decides (margins.py);
 - *no limit*, where the device was too small: what the program really needs, and whether it fails for memory at all;
+- the program with collections of Python's garbage, where a collection behind the refusal freed as much as was
+  refused: whenever tensors have grown by a sixteenth of the device;
 - other settings of PyTorch's allocator, where the tensors alone would find room;
 - cards that are large enough, to find the smallest of them;
 - the context at its low end, where the program did not fit with the middle, and the tensors alone would find room;
@@ -20,7 +22,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from cuptimem.output.text.words import place
-from cuptimem.simulation import cards, causes, margins, outcomes, settings
+from cuptimem.report.model import Device, Report
+from cuptimem.simulation import cards, causes, child, margins, outcomes, settings
 from cuptimem.simulation.facts import DeviceFacts, Facts
 from cuptimem.simulation.launch import Setup
 from cuptimem.simulation.result import Assumption, Attempt, Need, Smallest, UnknownRead, VerdictKind
@@ -36,6 +39,7 @@ _WORKSPACES = ("cuDNN convolution workspace", "cuDNN attention workspace")
 _EVENTS = "memory that waits for an event"
 _COMMUNICATORS = "NCCL communicators"
 _OPEN = {*_WORKSPACES, _COMMUNICATORS, _EVENTS}
+_COLLECTS = f"gc.collect() at each {child.COLLECTED_SHARE}th of the memory"
 _TRUST = "--trust-reads says that none does: that they are only printed, say"
 
 Ask = Callable[[Setup, str], Facts]  # runs the program on a setup; the name is for the folder and for people
@@ -421,6 +425,9 @@ class Inquiry:
                 reason = f"{_refusal(main)}; it fits the other way of {outcomes.read_at(branches)}"
                 return self._undecided(main, reason, _TRUST)
             self._notes.append(outcomes.upper_bound(branches))
+        answer = self._collecting(main)
+        if answer is not None:
+            return answer
         unlimited = self._run(replace(self._setup, memory=NO_LIMIT), "no limit")
         if not unlimited.ended_well:
             return self._fails_anyway(main, unlimited)
@@ -432,6 +439,25 @@ class Inquiry:
         if setting is not None:
             return replace(answer, verdict="fits with settings")
         return self._or_nearly(answer, need, unlimited)
+
+    def _collecting(self, main: Facts) -> Answer | None:
+        """The program with collections of its garbage, where that may have made room; None: it does not fit then."""
+        report = main.report
+        left = None if report is None else report.oom_left
+        if report is None or left is None or report.collected_after(left) < left.requested:
+            return None
+        setup = replace(self._setup, collects=True)
+        if not self._fits_surely(setup, _COLLECTS, None):
+            self._notes.append(f"with {_COLLECTS} it does not fit either")
+            return None
+        taken = next(one.used for one in reversed(self._attempts) if one.what.startswith(_COLLECTS) and one.used)
+        how = _how_often(report, report.device(left.device), self._setup.memory - taken)
+        reason = f"{_refusal(main)}, and {cards.text(report.collected_after(left))} of what was alive was garbage"
+        hint = (
+            f"tried: a collection whenever tensors had grown by a {child.COLLECTED_SHARE}th of the device, which took "
+            f"{cards.text(taken)} of it; weak references make no garbage"
+        )
+        return Answer("fits with settings", reason, (hint,), main, setting=how)
 
     def _ran_out_once(self, main: Facts) -> Answer:
         """What one run decides: it is that near only if a smaller context would have left what was lacking."""
@@ -559,6 +585,16 @@ class Inquiry:
 
     def _undecided(self, main: Facts, reason: str, hint: str) -> Answer:
         return Answer("undecided", reason, (hint,) if hint else (), main)
+
+
+def _how_often(report: Report, device: Device, room: int) -> str:
+    """gc.collect() every 12 steps: so many as leave room for their garbage."""
+    garbage, steps = device.garbage, len({step.index for step in report.steps})
+    if garbage is None or steps == 0:
+        return f"gc.collect() before {cards.text(room)} of garbage have come together"
+    rate = (garbage.freed + garbage.after_oom) / steps
+    every = max(1, int(room / max(1.0, rate)))
+    return "gc.collect() every step" if every == 1 else f"gc.collect() every {every} steps"
 
 
 def _half_done(facts: Facts) -> causes.Cause:

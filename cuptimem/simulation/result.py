@@ -154,7 +154,7 @@ class Simulation(Displayed, Brief):
     peak: Peak | None  # of the fullest device, with contributors; of the run without a limit where it did not fit
     need: Need | None  # where it did not fit
     smallest_memory: Smallest | None  # where it fits
-    setting: str | None  # "PYTORCH_ALLOC_CONF=expandable_segments:True", under which it fits
+    setting: str | None  # "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync", "gc.collect() every 9 steps"
     smallest_card: str | None  # on which it ran
     modelled: tuple[Modelled, ...]
     host_reads: tuple[HostRead, ...]  # as recorded, with their stacks
@@ -195,6 +195,11 @@ class Simulation(Displayed, Brief):
     def fits(self) -> bool | None:
         """True, False, or None where that is not decided."""
         return {"fits": True, "fits with settings": False, "does not fit": False}.get(self.verdict)
+
+    @property
+    def collects(self) -> bool:
+        """Whether it fits where the program collects its garbage."""
+        return self.setting is not None and self.setting.startswith("gc.collect()")
 
     @property
     def code(self) -> int:

@@ -49,6 +49,8 @@ def _verdict(one: Simulation) -> list[Block]:
     memory = size(one.memory)
     if one.verdict == "fits":
         head = f"FITS in {memory}"
+    elif one.collects:
+        head = f"FITS in {memory} if garbage is collected, {one.setting}"
     elif one.verdict == "fits with settings":
         head = f"FITS with {one.setting}, and not in {memory} without"
     elif one.verdict == "does not fit":
@@ -70,8 +72,8 @@ def _verdict(one: Simulation) -> list[Block]:
 
 
 def _collectable(one: Simulation) -> list[Block]:
-    """Before a larger card: what was alive at the refusal, by reference cycles only."""
-    left = None if one.report is None or one.verdict == "fits" else one.report.oom_left
+    """What was alive at the refusal by reference cycles only, where nothing was run to try it."""
+    left = None if one.report is None or one.verdict != "does not fit" or one.attempts else one.report.oom_left
     freed = 0 if left is None or one.report is None else one.report.collected_after(left)
     if left is None or freed < left.requested:
         return []

@@ -155,6 +155,41 @@ def test_it_fits_with_a_setting(simulate):
     assert answer["need"]["low"] == 900 * MIB and answer["need"]["high"] > GIB
 
 
+CYCLES = """\
+import sys
+import torch
+class Node:
+    def __init__(self, tensor):
+        self.tensor, self.itself = tensor, self
+weight = torch.zeros(1 << 18, device="cuda", requires_grad=True)
+optimizer = torch.optim.SGD([weight])
+kept = []
+for i in range(30):
+    node = Node(torch.empty(50 << 20, dtype=torch.uint8, device="cuda"))
+    if "keep" in sys.argv:
+        kept.append(node)
+    weight.sum().backward()
+    optimizer.step()
+"""
+
+
+def test_it_fits_if_garbage_is_collected(simulate):
+    done = simulate(CYCLES, "--memory", "1GiB", "--context", "100MiB")
+    answer = done.answer
+    assert (done.code, answer["verdict"], answer["fits"]) == (3, "fits with settings", False), done.err
+    assert answer["setting"].startswith("gc.collect() every ") and answer["smallest_card"] is None
+    every = int(answer["setting"].split()[2])
+    assert 12 <= every <= 18  # 924 MiB beside the context, less what is alive and the share that is waited for
+    assert [(one["with"], one["outcome"]) for one in answer["attempts"]] == [
+        ("gc.collect() at each 16th of the memory", "ran")
+    ]
+
+
+def test_what_is_alive_does_not_fit_though_garbage_is_collected(simulate):
+    done = simulate(CYCLES, "--memory", "1GiB", "--context", "100MiB", behind=("keep",))
+    assert (done.code, done.answer["verdict"], done.answer["setting"]) == (3, "does not fit", None), done.err
+
+
 ROUTED = """\
 import torch
 mask = torch.empty(100 << 20, dtype=torch.bool, device="cuda")
