@@ -242,8 +242,8 @@ typedef struct cm_leak {
     double total_bytes_per_step;   /* with the rows under it */
 } cm_leak;
 
-/* A holder of a leak, found by one search. The leak has this kind, device and, among its parts,
- * this stack (nodes: no device). */
+/* A holder of a leak or of a line, found by one search. The leak has this kind, device and, among
+ * its parts, this stack (nodes: no device). */
 typedef struct cm_holder {
     cm_leak_kind kind;
     uint32_t device, stack;
@@ -253,6 +253,12 @@ typedef struct cm_holder {
     int64_t bytes;
     int64_t step; /* that was running; -1: none */
 } cm_holder;
+
+/* A user's line with something alive on this device when the recording ended, and its holders. */
+typedef struct cm_held_line {
+    uint32_t device, stack;            /* stack: one that leads to the line */
+    size_t first_holder, holder_count; /* in alive_holders, the most bytes first */
+} cm_held_line;
 
 enum {
     CM_NODE_BYTES = 1229
@@ -319,6 +325,10 @@ typedef struct cm_analysis {
     cm_leak_part *leak_parts; /* of all three */
     cm_holder *holders;       /* CM_HOLDERS_KEPT at most */
     size_t holder_count;
+    cm_held_line *held_lines; /* the most bytes first */
+    size_t held_line_count;
+    cm_holder *alive_holders; /* CM_HOLDERS_KEPT at most */
+    size_t alive_holder_count;
     uint64_t live_nodes;     /* autograd nodes of this trace alive at the last step's end */
     cm_driver_report driver; /* ledger.h: the driver level */
     cm_ledger *ledgers;      /* by device, then what */

@@ -375,6 +375,8 @@ void cm_analysis_free(cm_analysis *analysis)
     free(analysis->kept);
     free(analysis->leak_parts);
     free(analysis->holders);
+    free(analysis->held_lines);
+    free(analysis->alive_holders);
     for (size_t i = 0; i < analysis->chart_count; i++) {
         free(analysis->charts[i].interval);
         free(analysis->charts[i].contributor);

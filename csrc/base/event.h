@@ -99,8 +99,8 @@ typedef enum cm_event_kind {
                                the module object that owns it (0: none), stack = name id of its
                                text, device. A text is a name, a tab, a dtype and a shape; all but
                                the tab may be missing */
-    CM_EV_HOLDER = 33,      /* a leak's holder was found: stack = the leak's stack id, flags =
-                               cm_holder_flag, device */
+    CM_EV_HOLDER = 33,      /* a holder was found, of a leak or of what is alive of a line: stack =
+                               the leak's (a line's) stack id, flags = cm_holder_flag, device */
     CM_EV_HOLDER_PATH = 34, /* about this thread's last HOLDER: stack = name id of the referrer
                                path, address = blocks or nodes behind it, size = their bytes */
     CM_EV_OPERATOR = 35,    /* this thread's innermost running operator from now on: stack = name id
@@ -140,6 +140,7 @@ enum {
 typedef enum cm_holder_flag {
     CM_HOLDER_NODES = 1, /* of graph nodes */
     CM_HOLDER_FIRST = 2, /* of a search: holders found earlier for the leak are outdated */
+    CM_HOLDER_ALIVE = 4, /* of all that is alive of a user's line; stack: one that leads to it */
 } cm_holder_flag;
 
 /* --- steps, objects, marks ----------------------------------------------------------------- */

@@ -208,17 +208,17 @@ static PyObject *label(PyObject *module, PyObject *arguments)
 }
 
 PyDoc_STRVAR(holder_doc,
-             "holder(stack, nodes, device_type, device_index, paths)\n\nWho holds the leak of this "
-             "stack id; nodes: of graph nodes. paths: (text, count, bytes) of each referrer path. "
-             "They replace those recorded before.");
+             "holder(stack, of, device_type, device_index, paths)\n\nWho holds the leak of this "
+             "stack id (of: 0; 1: its graph nodes), or what is alive of its line (4). paths: "
+             "(text, count, bytes) of each referrer path. They replace those recorded before.");
 
 static PyObject *holder(PyObject *module, PyObject *arguments)
 {
     unsigned int stack;
-    int nodes, type, index;
+    int of, type, index;
     PyObject *paths;
 
-    if (!PyArg_ParseTuple(arguments, "IpiiO!", &stack, &nodes, &type, &index, &PyList_Type, &paths))
+    if (!PyArg_ParseTuple(arguments, "IiiiO!", &stack, &of, &type, &index, &PyList_Type, &paths))
         return NULL;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(paths); i++) {
         const char *text;
@@ -230,7 +230,7 @@ static PyObject *holder(PyObject *module, PyObject *arguments)
         if (t == NULL)
             continue;
         cm_event event = {.kind = CM_EV_HOLDER,
-                          .flags = (nodes ? CM_HOLDER_NODES : 0) | (i == 0 ? CM_HOLDER_FIRST : 0),
+                          .flags = (uint8_t)(of | (i == 0 ? CM_HOLDER_FIRST : 0)),
                           .stack = stack,
                           .device_type = (uint8_t)type,
                           .device_index = (int8_t)index};

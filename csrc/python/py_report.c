@@ -673,6 +673,16 @@ static const cm_field holder_rows[] = {
 static CM_FIELDS(holder_fields, "holder", T, true, holder_rows);
 #undef T
 
+#define T cm_held_line
+static const cm_field held_rows[] = {
+    CM_DEVICE(T, device, "device", "where it is alive"),
+    CM_STACK(T, stack, "stack", "one that leads to the line"),
+    CM_SLICE(T, first_holder, holder_count, cm_analysis, alive_holders, cm_holder, holder_fields,
+             "holders", "the most bytes first; their bytes sum to all that was alive of the line"),
+};
+static CM_FIELDS(held_fields, "held_line", T, false, held_rows);
+#undef T
+
 /* Those of one leak beside each other, in the order of the trace. */
 static int compare_holders(const void *a, const void *b)
 {
@@ -1003,6 +1013,8 @@ static const cm_field report_rows[] = {
              "verdicts, the most bytes a step first"),
     CM_ARRAY(T, suspects, suspect_count, cm_leak, leak_fields, "suspects",
              "what grew, but may be harmless; each has a `reason`"),
+    CM_ARRAY(T, held_lines, held_line_count, cm_held_line, held_fields, "held",
+             "who held what was alive at the end, by the user's line, the most bytes first"),
     CM_PLAIN(T, live_nodes, "live_nodes", "autograd nodes alive at the last step's end"),
     CM_STRUCT(T, backward, cm_backward_bytes, backward_fields, "backward",
               "bytes allocated while autograd ran"),

@@ -17,6 +17,7 @@ VERBS = {
     "peak": "what was alive at the peak, line by line",
     "timeline": "a page: live bytes over time by line, steps, the peak, leaks, single allocations",
     "leaks": "what grows from step to step, and the line that makes it",
+    "holders": "which variable, attribute or container held the memory of a line",
     "ledger": "who has the device's memory: tensors, cache, each library and line, the rest",
     "fragmentation": "what PyTorch reserved and cannot give out, and the lines that keep it",
     "kernels": "kernels, and blocks that waited for them (of a recording with --kernels)",

@@ -26,6 +26,11 @@ class GraphWalk(seed._Walk):
         self.saved_at: dict[int, Any] = {}  # address of a block -> the node that has saved it
         self._saving: Any = None
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether there was more than it has seen."""
+        return self.skipped > 0 or len(self.reached) >= _MOST
+
     def walk(self, tensors: Iterable[Any], nodes: Iterable[Any]) -> None:
         """Walks from tensors, then from nodes that it has not reached yet. Call it while nothing can be collected."""
         try:

@@ -32,6 +32,8 @@ _WEAK = 2  # what a name of a library's, a kept result or a traceback costs, in 
 _MOMENT = 4  # ... and a name that the next pass of the program's loop assigns again: it holds nothing for longer
 _FUNCTION = 6  # ... and one that ends at a function which is not itself the value of a name
 _TEXT = 60  # characters of a key
+NOT_SEARCHED = "more objects than were searched"
+OF_CPP = "no Python object: C++ holds it"
 _OWN = str(Path(__file__).parents[1])
 _NAMESPACES = ("_parameters", "_buffers", "_modules")  # of a torch.nn.Module: their items are its attributes
 
@@ -91,12 +93,12 @@ class _Roots:
 class Search:
     """Finds routes to objects. It holds every object of the process: drop it at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: BaseException | None = None) -> None:
         self._began = time.thread_time()
         # Listed before this search makes objects that refer to them. The search itself is among them: see close.
         self.objects = all_objects(keep_tuples=True)
         self._is_whole = False  # nothing more refers to what was seen
-        self._roots = _names()
+        self._roots = _names(error)
         known = {id(one) for one in self.objects if type(one) is tuple}
         self.objects += [one for at, one in self._roots.tuples.items() if at not in known]
         self._parents: dict[int, list[Any]] = {}
@@ -267,9 +269,9 @@ class Search:
             said = (f"{one.owner}{one.text}" if one.is_attribute else one.text for one in names[:3])
             return Route("only a reference cycle: " + " → ".join(said), "", ())
         if not self._is_whole:
-            return Route("more objects than were searched", "", ())
+            return Route(NOT_SEARCHED, "", ())
         if len(way) == 1:
-            return Route("nothing in Python refers to it", "", ())
+            return Route(OF_CPP, "", ())
         outermost = _class_name(type(way[-1]))
         return Route(f"{outermost} that no Python object refers to", "", tuple(self._segments(way[::-1])))
 
@@ -372,14 +374,14 @@ def _joined(head: str, tail: str, segments: list[Segment]) -> Route:
 # -- names ---------------------------------------------------------------------------------------------------------
 
 
-def _names() -> _Roots:
+def _names(error: BaseException | None = None) -> _Roots:
     roots = _Roots()
     for name, module in list(sys.modules.items()):
         if type(name) is str and isinstance_of(module, types.ModuleType):
             space = _module_dict(module)
             if type(space) is dict and id(space) not in roots.modules and name != "__mp_main__":
                 roots.modules[id(space)] = _shown_module(name, space)
-    for frame, of_one_pass in _running():
+    for frame, of_one_pass in _running(error):
         usual = 1 + (_WEAK if _is_library(frame.f_code.co_filename) else 0)
         if frame.f_code.co_name == "<module>":  # its names are those of the namespace
             roots.of_one_pass[id(frame.f_globals)] = set(of_one_pass) - _read_elsewhere(frame.f_globals)
@@ -411,12 +413,15 @@ def _is_library(file: str) -> bool:
     return _core.is_library(file)
 
 
-def _running() -> Iterator[tuple[types.FrameType, Collection[str]]]:
-    """Frames, and their names that live for one pass of the program's innermost running loop: all of what it calls."""
+def _running(error: BaseException | None) -> Iterator[tuple[types.FrameType, Collection[str]]]:
+    """Frames, and their names that live for one pass of the program's innermost running loop: all of what it calls.
+    error: the frames that it has left, too."""
     current = sys._current_frames()
-    while current:
+    left = _left_by(error)
+    while left or current:
         # Not a variable of its own: this frame is among them, and would be a cycle with what they refer to.
-        frames = list(_outwards(current.popitem()[1]))
+        frames = left or list(_outwards(current.popitem()[1]))
+        left = []
         loops = (
             (place, carried.of_one_pass(one))
             for place, one in enumerate(frames)
@@ -425,6 +430,17 @@ def _running() -> Iterator[tuple[types.FrameType, Collection[str]]]:
         place, of_loop = next(((place, found) for place, found in loops if found is not None), (-1, frozenset()))
         for number, one in enumerate(frames):
             yield one, _core.frame_locals(one).keys() if number < place else of_loop if number == place else ()
+
+
+def _left_by(error: BaseException | None) -> list[types.FrameType]:
+    """The frames of an exception's traceback, the innermost first."""
+    frames: list[types.FrameType] = []
+    traceback = None if error is None else BaseException.__dict__["__traceback__"].__get__(error)
+    while traceback is not None:
+        if not traceback.tb_frame.f_code.co_filename.startswith(_OWN):
+            frames.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    return frames[::-1]
 
 
 def _outwards(frame: types.FrameType | None) -> Iterator[types.FrameType]:

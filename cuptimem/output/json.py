@@ -12,9 +12,11 @@ from cuptimem.report.account import Account, AccountRow
 from cuptimem.report.diff import Change, DeviceDiff, Section
 from cuptimem.report.fragmentation import Fragmentation, Pin, SegmentPin
 from cuptimem.report.grouping import Group
+from cuptimem.report.held import HeldLine
 from cuptimem.report.kernels import DeferredFrees, Kernels, KernelUse
 from cuptimem.report.leaks import STEPS_NEEDED, Leak
 from cuptimem.report.ledger import DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine
+from cuptimem.report.line_holders import LineHolders
 from cuptimem.report.model import CATEGORIES, Clock, Contents, Contributor, LiveTensor, OutOfMemory, Peak, Report, Step
 from cuptimem.report.stacks import Frame, Stack, user_frame
 
@@ -87,6 +89,7 @@ def peak(one: Contents) -> dict[str, Any]:
         "time_ns": one.time_ns,
         "contributors": [contributor(c) for c in one.contributors],
         "rest": {"bytes": one.rest_bytes, "count": one.rest_count},
+        "held": [held(line) for line in one.held],
         "tensors": [tensor(t) for t in one.tensors] if isinstance(one, Peak) else [],
     }
 
@@ -298,6 +301,7 @@ def summary(report: Report) -> dict[str, Any]:
         "ledgers": [ledger_sums(one) for one in report.ledgers],
         "leaks": len(report.leaks),
         "suspects": len(report.suspects),
+        "held": [held(one) for one in report.held],
         "backward": fields_of(report.backward),
     }
 
@@ -361,6 +365,30 @@ def leaks(report: Report) -> dict[str, Any]:
             "live": report.nodes,
             "reason": report.nodes_reason or None,
         },
+    }
+
+
+def held(one: HeldLine) -> dict[str, Any]:
+    return {
+        "device": one.device,
+        "bytes": one.bytes,
+        "count": one.count,
+        "line": None if one.frame is None else frame(one.frame),
+        "holders": [fields_of(held) for held in one.holders],
+    }
+
+
+def holders(report: Report, chosen: Iterable[LineHolders]) -> dict[str, Any]:
+    return {
+        **envelope(report),
+        "lines": [
+            {
+                "line": frame(one.frame),
+                "held": [held(line) for line in one.held],
+                "leaks": [leak(grown) for grown in one.leaks],
+            }
+            for one in chosen
+        ],
     }
 
 

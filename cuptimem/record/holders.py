@@ -1,8 +1,9 @@
-"""Who holds a leak, found while the process lives: paths from names of the program's to the leaked tensors.
+"""Who holds a leak, or what is alive, found while the process lives: paths from names of the program's to tensors.
 
-At the outermost stop, where the recording shows growth (a leak, or a suspect that may be one), one search goes through
-Python's objects and autograd's graph, and its paths are written into the trace. Where nothing grows there is
-no search. Runs inside the profiled process and runs none of the program's code.
+At the outermost stop one search goes through Python's objects and autograd's graph: for what grows (a leak, or a
+suspect that may be one), and for all that is alive by then of the largest lines. While the loop runs there are searches
+for what grows alone. Their paths are written into the trace. Runs inside the profiled process and runs none of the
+program's code.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from cuptimem import _core, cell_names, sizes
 from cuptimem.errors import own
 from cuptimem.objects import graph_paths, living, referrers
 from cuptimem.objects.referrers import Route, Segment
+from cuptimem.record import refusals
 from cuptimem.record.recorder import Look
 from cuptimem.report.leaks import OTHERS, UNDECIDED, Holder, Leak
 from cuptimem.report.stacks import Frame, user_frame
 
 _LEAKS = 10
 _KEPT = 4  # of what stands under each
+_LINES = 32  # whose live blocks are searched for at the end
 _PATHS = 3  # of each leak
 _SHARE = 0.1  # of the largest path's bytes: what holds less is left out
 _BLOCKS = 1 << 12  # of one leak that are searched for; a larger leak is sampled evenly
@@ -35,6 +38,8 @@ _PATIENCE_SECONDS = 2.0  # for the analysis, or this share of the time recorded
 _EARLY_SECONDS = 0.1  # for all early searches together, or the same share
 _PATIENCE_SHARE = 0.01
 _EARLY = ("one epoch", "no collection", "carried on")  # suspects that an early search includes, besides verdicts
+_TENSOR, _STORAGE, _CONTEXT = 1, 2, 3  # _CONTEXT: of a custom autograd function
+_OF_ALIVE = 4  # CM_HOLDER_ALIVE
 _DEVICES = {"cpu": _core.DEVICE_CPU, "cuda": _core.DEVICE_CUDA, "pinned": _core.DEVICE_PINNED}
 
 _Block = tuple[int, int]  # address, bytes
@@ -51,6 +56,7 @@ class _Found:
 
 
 _Line = tuple[str, int]
+_Held = tuple[int, str, list[_Block]]  # what is alive of a line on a device: a stack that leads to it, where, what
 _Places = tuple[tuple[str, str, int], ...]  # file, function and line of each frame of a stack
 
 
@@ -72,15 +78,15 @@ class Want:
             self.blocks = self.blocks[::every]
 
 
-def find(wants: Sequence[Want]) -> list[tuple[Holder, ...]]:
-    """For each, who holds it, the most bytes first."""
+def find(wants: Sequence[Want], error: BaseException | None = None) -> list[tuple[Holder, ...]]:
+    """For each, who holds it, the most bytes first. error: the functions that it has left count as running."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "UntypedStorage") or not wants:
         return [() for _ in wants]
     finder = None
     with living.no_collection():  # which runs finalizers, and what was found must stay what it is
         try:
-            finder = _Finder(torch)
+            finder = _Finder(torch, error)
             return finder.find(wants)
         finally:
             if finder is not None:
@@ -88,11 +94,13 @@ def find(wants: Sequence[Want]) -> list[tuple[Holder, ...]]:
 
 
 class _Finder:
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, error: BaseException | None) -> None:
         self.torch = torch
         self.base = torch._C.TensorBase
         self.is_lazy_copy = getattr(torch._C, "_is_cow_tensor", lambda tensor: False)
-        self.search = referrers.Search()
+        kinds = ((self.base, _TENSOR), (torch._C.StorageBase, _STORAGE), (torch._C._FunctionBase, _CONTEXT))
+        self.kinds = {id(base): kind for base, kind in kinds}
+        self.search = referrers.Search(error)
         self.at: dict[int, list[Any]] = {}  # by address of a block: tensors on it, or what stands for it
         self.many: set[int] = set()  # addresses of blocks with more tensors than are noted
         self.roots: list[Any] = []  # tensors that autograd has made
@@ -116,26 +124,19 @@ class _Finder:
     # -- what lies where -----------------------------------------------------------------------------------------------
 
     def _tensors(self, wanted: Collection[int]) -> None:
-        kinds: dict[int, int] = {}
         leaves: list[Any] = []
-        function = getattr(self.torch._C, "_FunctionBase", None)
-        for item in self.search.objects:
-            cls = type(item)
-            kind = kinds.get(id(cls))
-            if kind is None:
-                bases = living.mro(cls)
-                kind = (
-                    1 if any(one is self.base for one in bases) else 2 if any(one is function for one in bases) else 0
-                )
-                kinds[id(cls)] = kind
-            if kind == 1:
-                self._note(item, self._address(item), wanted)
+        for kind, item in _core.select(self.search.objects, self._kind):
+            if kind == _CONTEXT:
+                self.contexts.append(item)
+            elif kind == _STORAGE:
+                self._note(item, self._memory(item), wanted)
+            else:
+                for address in self._addresses(item):
+                    self._note(item, address, wanted)
                 try:
                     (leaves if self.base.is_leaf.__get__(item) else self.roots).append(item)
                 except own(RuntimeError):  # inside torch.func
                     continue
-            elif kind == 2:
-                self.contexts.append(item)
         # During a backward pass there are none.
         for leaf, grad in zip(leaves, living.gradients(self.torch, leaves) or (), strict=False):
             address = 0 if grad is None else self._address(grad)
@@ -143,6 +144,9 @@ class _Finder:
                 if all(one is not grad for one in self.at.get(address, ())):
                     self._note(grad, address, wanted)
                 self.search.lead(grad, leaf, (Segment(".grad"),))
+
+    def _kind(self, cls: type) -> int:
+        return next((self.kinds[id(one)] for one in living.mro(cls) if id(one) in self.kinds), 0)
 
     def _note(self, tensor: Any, address: int, wanted: Collection[int]) -> None:
         if address in wanted:
@@ -163,22 +167,37 @@ class _Finder:
         return type(item) is not object and (self.search.has_name(item) or self.search.is_referred_to(item))
 
     def _bytes(self, tensor: Any) -> int:
-        """Of its elements; of a tensor with a graph, which may have saved the whole block, no bound."""
+        """Of its elements; no bound of a tensor with a graph, which may have saved the whole block, of a sparse one and
+        of a storage."""
         try:
-            if not self.base.is_leaf.__get__(tensor):
+            if not self._address(tensor) or not self.base.is_leaf.__get__(tensor):
                 return sys.maxsize
             return int(self.base.numel(tensor)) * int(self.base.element_size(tensor))
-        except own(RuntimeError, NotImplementedError):
+        except own(RuntimeError, NotImplementedError, TypeError):
             return sys.maxsize
 
     def _address(self, tensor: Any) -> int:
         try:  # the address of a lazy copy is that of a real one, which asking for it would make
-            if self.is_lazy_copy(tensor):
-                return 0
-            storage = self.base.untyped_storage(tensor)
-            return 0 if storage.device.type == "meta" else int(storage.data_ptr())
-        except own(RuntimeError, NotImplementedError, AttributeError):  # fake, functional, sparse
+            return 0 if self.is_lazy_copy(tensor) else self._memory(self.base.untyped_storage(tensor))
+        except own(RuntimeError, NotImplementedError, AttributeError, TypeError):  # fake, functional, sparse; a storage
             return 0
+
+    def _memory(self, storage: Any) -> int:
+        try:
+            return 0 if storage.device.type == "meta" else int(storage.data_ptr())
+        except own(RuntimeError, NotImplementedError, AttributeError):
+            return 0
+
+    def _addresses(self, tensor: Any) -> list[int]:
+        """Of its storage, or of the tensors inside a sparse one, which C++ alone holds."""
+        address = self._address(tensor)
+        if address or not living.is_plain(self.torch, tensor):
+            return [address]
+        try:
+            names = living.part_names(self.torch, tensor) or ()
+            return [self._address(getattr(self.base, name)(tensor)) for name in names]
+        except own(RuntimeError, NotImplementedError, AttributeError):
+            return []
 
     def _graphs(self, missing: Collection[int]) -> list[Any]:
         """Stand-ins for blocks that autograd alone holds. They are reached from tensors and nodes that have names."""
@@ -217,8 +236,9 @@ class _Finder:
     def _blocks(self, want: Want) -> tuple[Holder, ...]:
         found = [
             _Found(self._route(self.at[address]), 1, size, self._shown(address, size))
-            for address, size in want.blocks
             if address in self.at
+            else _Found(self._route_of_nothing(), 1, size)
+            for address, size in want.blocks
         ]
         want.by_variable = 2 * sum(map(self._is_of_variable, want.blocks)) > len(want.blocks)
         return _grouped(found, len(want.blocks), sum(size for _, size in want.blocks), want.scale)
@@ -239,6 +259,13 @@ class _Finder:
             segments = (*route.segments, Segment(".grad_fn")) if is_tensor else route.segments
             found.append(_Found(Route(route.head, route.tail, segments), count, round(count * each)))
         return _grouped(found, want.nodes, want.bytes)
+
+    def _route_of_nothing(self) -> Route:
+        """Of a block on which Python has no tensor, and which no graph that Python can reach has saved."""
+        if self.graph.is_partial:
+            return Route(referrers.NOT_SEARCHED, "", ())
+        is_cast = getattr(self.torch._C, "_is_any_autocast_enabled", bool)() and self.torch.is_autocast_cache_enabled()
+        return Route(referrers.OF_CPP + (" (autocast's cache is on)" if is_cast else ""), "", ())
 
     def _route(self, items: Sequence[Any]) -> Route:
         routes = [route for route in map(self.search.route, items) if route is not None]
@@ -316,11 +343,12 @@ def _indices(found: set[int]) -> str:
     return f"[{low}]" if low == high else f"[{low}:{high + 1}]"
 
 
-# -- a recording's leaks -------------------------------------------------------------------------------------------
+# -- of a recording ------------------------------------------------------------------------------------------------
 
 
 def note(core: Any, look: Look) -> None:
-    """Searches for the holders of what grows in a recording that still runs, and records them."""
+    """Searches for the holders of what grows in a recording that still runs, at its end for those of all that is alive,
+    and records them."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "UntypedStorage"):
         return
@@ -337,10 +365,15 @@ def note(core: Any, look: Look) -> None:
         for row in rows
     ]
     alive = [(row, want) for row, want in zip(rows, wants, strict=True) if want.nodes or want.blocks]
-    found = find([want for _, want in alive])
+    lines = [] if look.early else blocks.largest_lines(_LINES)
+    error = None if look.early else sys.exc_info()[1] or refusals.ended_program()
+    found = find([*(want for _, want in alive), *(Want(blocks) for _, _, blocks in lines)], error)
 
     def write() -> None:
-        for (row, want), holders in zip(alive, found, strict=True):
+        # Before those of leaks: a reader that does not know CM_HOLDER_ALIVE goes by the last ones of a stack.
+        for (stack, device, _), holders in zip(lines, found[len(alive) :], strict=True):
+            _record(core, stack, _OF_ALIVE, device, holders)
+        for (row, want), holders in zip(alive, found, strict=False):
             # What was found earlier counts on where most of it is gone by now.
             if _key(row) in look.known and 2 * sum(one.bytes for one in holders) < row["bytes"]:
                 continue
@@ -348,12 +381,15 @@ def note(core: Any, look: Look) -> None:
                 look.known.add(_key(row))
             if row["signature"] == "growing":
                 core.mark(core.MARK_HELD, 2 * row["stack"] + want.by_variable)
-            kind, _, index = row["device"].partition(":")
-            paths = [(one.path, one.count, one.bytes) for one in holders]
-            device = _DEVICES.get(kind, _core.DEVICE_CPU)
-            core.holder(row["stack"], row["kind"] == "nodes", device, int(index or -1), paths)
+            _record(core, row["stack"], int(row["kind"] == "nodes"), row["device"], holders)
 
     look.record(write)
+
+
+def _record(core: Any, stack: int, of: int, device: str, holders: Sequence[Holder]) -> None:
+    kind, _, index = device.partition(":")
+    paths = [(one.path, one.count, one.bytes) for one in holders]
+    core.holder(stack, of, _DEVICES.get(kind, _core.DEVICE_CPU), int(index or -1), paths)
 
 
 def _analysis(core: Any, source: tuple[str, object, int], patience: float) -> Mapping[str, Any] | None:
@@ -422,10 +458,13 @@ class _Kept:
                     break
         self._by_stack: dict[tuple[str, _Places], list[tuple[int, _Block]]] = {}  # with their steps
         self._by_line: dict[_Line | None, list[tuple[str, _Block]]] = {}
+        self._stack_of: dict[_Line | None, int] = {}  # one that leads to the line
         for address, size, step, device, stack in raw["kept_blocks"]:
             made = -1 if step is None else step
             self._by_stack.setdefault((device, self._places.get(stack, ())), []).append((made, (address, size)))
-            self._by_line.setdefault(self._lines.get(stack), []).append((device, (address, size)))
+            of = self._lines.get(stack)
+            self._by_line.setdefault(of, []).append((device, (address, size)))
+            self._stack_of.setdefault(of, stack)
 
     def made(self, row: Mapping[str, Any]) -> tuple[list[_Places], list[_Line]]:
         """Where the blocks of a row of the core's leaks were made: stacks, and lines of the user's."""
@@ -454,6 +493,15 @@ class _Kept:
             if step >= first
         ]
         return Want(blocks or [block for where, block in on_lines if where == device])
+
+    def largest_lines(self, most: int) -> list[_Held]:
+        held: dict[tuple[int, str], list[_Block]] = {}
+        for line, blocks in self._by_line.items():
+            for device, block in blocks if line is not None else ():
+                held.setdefault((self._stack_of[line], device), []).append(block)
+        rows = [(stack, device, blocks) for (stack, device), blocks in held.items()]
+        rows.sort(key=lambda row: -sum(size for _, size in row[2]))
+        return rows[:most]
 
     def at_line(self, line: _Line | str) -> list[_Block]:
         if isinstance(line, str):

@@ -468,6 +468,8 @@ def _start(path: str | None, overwrite: bool, options: Options) -> Capture:
     meta = process_info.environment(forked_by)
     if not options.argv:
         del meta["argv"]
+    if not options.holders:
+        meta["holders"] = "off"
     if options.code:
         meta["code"] = ",".join(options.code)
     capture.role = meta.get("role", "")

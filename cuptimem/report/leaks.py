@@ -15,7 +15,7 @@ UNDECIDED = ("few births", "one epoch", "no collection", "late garbage", "carrie
 
 OTHERS = "others"  # in place of a path: what the largest holders leave
 # Paths without a name (referrers.Search.unnamed).
-_NAMELESS = ("only a reference cycle", "nothing in Python", "more objects than")
+_NAMELESS = ("only a reference cycle", "no Python object", "nothing in Python", "more objects than")
 _BARE = " that no Python object refers to"
 
 _ENDS_A_STEP = ("step", "optimizer", "backward")  # clocks whose tick is the end of a step

@@ -19,6 +19,7 @@ from cuptimem.errors import Error, core
 from cuptimem.report import chart, fragmentation, leaks, ledger, own_code
 from cuptimem.report.chart import Chart, Span
 from cuptimem.report.fragmentation import Fragmentation
+from cuptimem.report.held import HeldLine
 from cuptimem.report.leaks import Leak, Leaks, made_behind
 from cuptimem.report.ledger import NOT_RECORDED, DeviceTimeline, DriverDevice, DriverLevel, Ledger, LedgerLine
 from cuptimem.report.model import (
@@ -155,10 +156,10 @@ def _at_step(report: Report, index: int) -> Report:
 
 def _of_step(table: Contents, row: Step | None, index: int) -> Contents:
     if row is None:
-        return replace(table, bytes=0, time_ns=0, step=index)
+        return replace(table, bytes=0, time_ns=0, step=index, held=())
     known = {"start": row.start, "end": row.end, "allocated": row.allocated, "stepped": row.allocated}
     time_ns = row.end_ns if table.what == "end" else row.begin_ns
-    return replace(table, bytes=known.get(table.what, table.bytes), time_ns=time_ns, step=index)
+    return replace(table, bytes=known.get(table.what, table.bytes), time_ns=time_ns, step=index, held=())
 
 
 def operator_name(name: str | None) -> str | None:
@@ -264,6 +265,7 @@ class _Loader:
             self._stacks[stack_id] = tuple(made[id(row)] for row in rows)
         loops = {(f.file, f.line): f for stack in self._stacks.values() for f in loop_lines(stack)}
         self.loops = tuple(loops[place] for place in sorted(loops))
+        self.held = self.every(HeldLine, raw.get("held", ()))
         self.clocks = {row["loop"]: {**row, "where": self.place(row["where"])} for row in raw["clock"]["loops"]}
 
     def _frame(self, row: Sequence[Any]) -> Frame:
@@ -414,8 +416,11 @@ def _table(loader: _Loader, device: Mapping[str, Any], what: str, row: Sequence[
     known = {"start": device["start"], "end": device["end"], "allocated": device["allocated"]}
     known |= {"above": device["above"][0], "kept": device["kept"]}
     size = known.get(what, sum(c.bytes for c in contributors) + rest[0])
-    time_ns = device["above"][1] if what == "above" else end_ns if what in ("end", "kept") else 0
-    return Contents(device["device"], size, time_ns, None, contributors, rest[0], rest[1], what, loader.loops)
+    is_end = what in ("end", "kept")
+    time_ns = device["above"][1] if what == "above" else end_ns if is_end else 0
+    name = device["device"]
+    held = tuple(one for one in loader.held if one.device == name) if is_end else ()
+    return Contents(name, size, time_ns, None, contributors, rest[0], rest[1], what, loader.loops, held)
 
 
 def _device(loader: _Loader, row: Mapping[str, Any], end_ns: int) -> Device:
@@ -478,6 +483,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         fragmentations=fragmentation.ordered(loader.every(Fragmentation, raw.get("fragmentation", ()))),
         device_timelines=loader.every(DeviceTimeline, raw.get("device_timeline", ())),
         code=code,
+        held=loader.held,
         drawn=tuple(_chart(loader, row) for row in raw.get("charts", ())),
     )
 

@@ -16,6 +16,7 @@ from cuptimem.report import brief, fragmentation, leaks, ledger, process
 from cuptimem.report.brief import Brief
 from cuptimem.report.chart import Chart, Span
 from cuptimem.report.fragmentation import Fragmentation
+from cuptimem.report.held import HeldLine
 from cuptimem.report.kernels import Kernels
 from cuptimem.report.leaks import Leaks
 from cuptimem.report.ledger import NOT_RECORDED, DeviceTimeline, DriverLevel, Ledger
@@ -184,6 +185,7 @@ class Contents(Displayed, Brief):
     rest_count: int = 0
     what: str = "peak"
     loops: tuple[Frame, ...] = ()  # lines of the recording that only drive a library's loop: stacks.loop_lines
+    held: tuple[HeldLine, ...] = ()  # of what is alive at the end: who holds the largest lines of this device
 
     def _said(self) -> str:
         moment = brief.in_step(self.step) if self.what == "peak" else f", {self.what}"
@@ -608,6 +610,7 @@ class Report(Displayed, Brief):
     window: int = 0  # which part of the file this is; 0: all of it
     step: int | None = None  # the devices' peaks and tables are of this step, not of the run
     code: tuple[str, ...] = ()  # installed packages that count as the user's own code, too
+    held: tuple[HeldLine, ...] = ()  # who held the largest lines at the end, the most bytes first
     drawn: tuple[Chart, ...] = ()  # where charts were asked for: see charts()
     # Of a profile without a path, once its block has ended: gives what has the temporary trace, as long as that is
     # there. Not in a pickle.

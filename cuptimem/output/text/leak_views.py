@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from cuptimem.output.text import process_views
+from cuptimem.output.text import held_views, process_views
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
 from cuptimem.output.text.clock_views import counted_by
 from cuptimem.output.text.text import PROSE
 from cuptimem.output.text.words import code, count, function, place, plural, share, size, where
-from cuptimem.report.leaks import OTHERS, STEPS_NEEDED, Leak, LeakPart
+from cuptimem.report.leaks import STEPS_NEEDED, Leak, LeakPart
+from cuptimem.report.line_holders import LineHolders
 from cuptimem.report.model import Device, Report
 from cuptimem.report.stacks import Frame, Stack
 
@@ -235,14 +236,13 @@ def _held(leak: Leak) -> list[Block]:
         part = f" ({share(one.bytes, sum(each.bytes for each in holders))})" if len(holders) > 1 else ""
         if one.step is not None and one.step < leak.last_step:
             part += f", as of step {one.step}"
-        path = one.path
-        if path == OTHERS:
-            blocks += _prose(f"and by others{part}")
-        elif path.startswith(("only ", "nothing ")):
-            blocks += _prose(f"held by {path}{part}" if path.startswith("only ") else f"{path}{part}")
-        else:
-            blocks += _prose(f"held by {path}{part}", "strong")
+        blocks += _prose(held_views.said(one) + part, "strong" if one.is_named else "")
     return blocks
+
+
+def held_as_it_grew(one: LineHolders) -> list[Block]:
+    """Who held what grew on a line."""
+    return [block for leak in one.leaks for block in (Text(f"{_rate(leak)} in {leak.loop}"), *_held(leak))]
 
 
 def _is_gone(report: Report, leak: Leak) -> bool:

@@ -2,24 +2,32 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from cuptimem.output.text import held_views
 from cuptimem.output.text.blocks import CODE, LINE, Block, Column, Table, Text
 from cuptimem.output.text.fragmentation_views import variable
 from cuptimem.output.text.ledger_views import prose
 from cuptimem.output.text.peak_views import phase
 from cuptimem.output.text.words import code, count, duration, function, place, plural, share, size, where
 from cuptimem.report.fragmentation import Fragmentation
+from cuptimem.report.held import HeldLine
 from cuptimem.report.model import Contributor, OutOfMemory, Report, lines_of
 from cuptimem.report.process import HOST
 
 _TOP = 6
+_HELD = 4  # lines with their holders
 _REST = "(not known: compacted, lost, or not a tensor's)"
 
 
 def page(report: Report, oom: OutOfMemory) -> list[Block]:
     """At most 50 lines of 80 columns."""
+    held = [one for one in report.held if one.device == oom.device] if oom.escaped else []
+
+    def lines(oom: OutOfMemory) -> Table:
+        return _lines(oom, held)
+
     blocks = [*_asked(oom), Text(), *_memory(oom)]
     if oom.contributors:
-        for by, table in (("category", _categories), ("line", _lines), ("module", _modules)):
+        for by, table in (("category", _categories), ("line", lines), ("module", _modules)):
             if by != "module" or any(c.module is not None for c in oom.contributors):
                 blocks += [Text(), Text(f"Live by {by}", "title"), table(oom)]
     elif oom.allocated:
@@ -139,12 +147,16 @@ def _modules(oom: OutOfMemory) -> Table:
     return _summed(oom, "module", lambda c: c.module or "(no module)")
 
 
-def _lines(oom: OutOfMemory) -> Table:
-    rows = [
-        (line.bytes, line.count, (where(line), phase(line), code(line.frame))) for line in lines_of(oom.contributors)
+def _lines(oom: OutOfMemory, held: Sequence[HeldLine]) -> Table:
+    """held: what the functions that the exception has left held when it had left them."""
+    shown = lines_of(oom.contributors)
+    rows = [(line.bytes, line.count, (where(line), phase(line), code(line.frame))) for line in shown]
+    under = [
+        tuple(held_views.under(one.frame, held, one.bytes, oom.allocated, 1 if number else 2))
+        for number, one in enumerate(shown[:_HELD])
     ]
     columns = (LINE, Column("phase", optional=2), CODE)
-    return Table((*_NUMBERS, *columns), _cells(oom, rows))
+    return Table((*_NUMBERS, *columns), _cells(oom, rows), under=tuple(under))
 
 
 # -- what would have let it fit ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from cuptimem.output.text import held_views
 from cuptimem.output.text.words import count, more, place, plural, share, size
 from cuptimem.report.model import Contents
 from cuptimem.report.parts import Part, Row, drives_loop, parts_of
@@ -15,7 +16,13 @@ _SMALL = 0.01  # of a line's bytes: parts below that are counted only
 
 
 def under(line: Row, contents: Contents) -> tuple[str, ...]:
-    """Lines of text to stand under a row; none where they would say nothing more."""
+    """Lines of text to stand under a row: its parts, and at the end who holds it."""
+    held = held_views.under(line.frame, contents.held, line.bytes, contents.bytes)
+    return (*parts_under(line, contents), *held)
+
+
+def parts_under(line: Row, contents: Contents) -> tuple[str, ...]:
+    """None where they would say nothing more."""
     if line.bytes < _LEAST * contents.bytes:
         return ()
     if drives_loop(line, contents):

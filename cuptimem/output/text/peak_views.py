@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from cuptimem.output.text import held_views
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Table, Text
-from cuptimem.output.text.part_views import in_a_line, under
+from cuptimem.output.text.part_views import in_a_line, parts_under, under
 from cuptimem.output.text.words import code, count, duration, function, more, place, plural, share, size, where
 from cuptimem.report import grouping
+from cuptimem.report.held import holders_of
 from cuptimem.report.model import Contents, Contributor, Line, LiveTensor, Peak, Report
 
 _INDENT = " " * 20
@@ -187,6 +189,7 @@ def _entry(line: Line, contents: Contents, tensors: _Tensors) -> list[Block]:
     said = [
         _categories(line.contributors),
         *_parts(line, contents),
+        *held_views.each(holders_of(contents.held, line.frame), line.bytes),
         *(f"in {below}" for below in [via(line)] if below),
         *(f"modules {names}" for names in [modules(line.contributors)] if names),
         *(f"operators {names}" for names in [_named(c.operator for c in line.contributors)] if names),
@@ -198,7 +201,7 @@ def _entry(line: Line, contents: Contents, tensors: _Tensors) -> list[Block]:
 
 def _parts(line: Line, contents: Contents) -> Sequence[str]:
     """All of them in a line, or modules below each other."""
-    return under(line, contents) or [said for said in [in_a_line(line, contents)] if said]
+    return parts_under(line, contents) or [said for said in [in_a_line(line, contents)] if said]
 
 
 def _categories(contributors: Iterable[Contributor]) -> str:

@@ -10,6 +10,7 @@ from cuptimem.output.text import (
     account_views,
     diff_views,
     fragmentation_views,
+    held_views,
     kernel_views,
     leak_views,
     ledger_views,
@@ -29,6 +30,7 @@ from cuptimem.report.diff import DeviceDiff
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.kernels import Kernels
 from cuptimem.report.ledger import Ledger
+from cuptimem.report.line_holders import LineHolders
 from cuptimem.report.model import Contents, Device, Report, Step
 from cuptimem.report.stacks import Frame
 
@@ -329,6 +331,19 @@ def leaks(report: Report, top: int, holders: bool = True) -> list[Block]:
     """What grows, or that nothing does, or why nobody can tell."""
     blocks = heading(report)
     return blocks + (leak_views.full(report, top, holders) if report.devices else _nothing(report))
+
+
+# -- holders -------------------------------------------------------------------------------------------------------
+
+
+def holders(report: Report, found: Sequence[LineHolders], top: int) -> list[Block]:
+    """Who held the memory of these lines, at the end and as they grew."""
+    blocks = heading(report)
+    for one in found[:top]:
+        blocks += [Text(), *held_views.entry(report, one), *leak_views.held_as_it_grew(one)]
+    if found[top:]:
+        blocks += [Text(), Text(f"  {plural(len(found) - top, 'more line')} (--top {len(found)})", "dim")]
+    return blocks
 
 
 # -- the driver level ----------------------------------------------------------------------------------------------
