@@ -82,7 +82,10 @@ def parser() -> "Parser":
         help="no names of modules and tensors: nothing reads living objects while the program runs",
     )
     result.add_argument(
-        "--no-holders", action="store_false", dest="holders", help="do not search, at the end, for who holds what grows"
+        "--no-holders",
+        action="store_false",
+        dest="holders",
+        help="do not search for who holds what grows and, at the end, all that is alive",
     )
     result.add_argument(
         "--no-argv",

@@ -16,7 +16,7 @@ to ignore its environment (-E, -I) ignores these variables, too: `cuptimem run` 
     CUPTIMEM_OPERATORS=1     full names of operators, too
     CUPTIMEM_NO_DRIVER=1     without what CUDA itself hands out
     CUPTIMEM_NO_WALKS=1      without names of modules and tensors
-    CUPTIMEM_NO_HOLDERS=1    without the search for who holds what grows
+    CUPTIMEM_NO_HOLDERS=1    without the search for who holds what grows and what is alive
     CUPTIMEM_NO_ARGV=1       the trace has the script's name and no other argument of the command line
 """
 

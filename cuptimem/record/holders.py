@@ -68,6 +68,7 @@ class Want:
     nodes: int = 0
     bytes: int = 0  # of the nodes
     addresses: Collection[int] = ()  # of blocks made on the nodes' lines
+    whole: bool = False  # whether what the largest holders leave is worth a word however little it is
     scale: float = field(init=False, default=1.0)
     by_variable: bool = field(init=False, default=False)  # most of it is reached from a variable, not a module's state
 
@@ -241,7 +242,7 @@ class _Finder:
             for address, size in want.blocks
         ]
         want.by_variable = 2 * sum(map(self._is_of_variable, want.blocks)) > len(want.blocks)
-        return _grouped(found, len(want.blocks), sum(size for _, size in want.blocks), want.scale)
+        return _grouped(found, len(want.blocks), sum(size for _, size in want.blocks), want.scale, want.whole)
 
     def _is_of_variable(self, block: _Block) -> bool:
         return any(self.search.is_of_variable(one, self.torch.nn.Module) for one in self.at.get(block[0], ()))
@@ -276,7 +277,7 @@ def _is_view(shown: int, size: int) -> bool:
     return shown * _VIEW < size and size >= _VIEWED_BYTES
 
 
-def _grouped(found: list[_Found], count: int, size: int, scale: float = 1.0) -> tuple[Holder, ...]:
+def _grouped(found: list[_Found], count: int, size: int, scale: float = 1.0, whole: bool = False) -> tuple[Holder, ...]:
     """Routes that differ in positions alone are one path; of many paths, also those that differ in keys. What the
     largest paths leave of all that were searched for is the last one."""
     groups = _by_key(found)
@@ -295,7 +296,7 @@ def _grouped(found: list[_Found], count: int, size: int, scale: float = 1.0) -> 
     blocks = round(count * scale) - sum(one.count for one in shown)
     left = round(size * scale) - sum(one.bytes for one in shown)
     # One path needs no word about the block that is just being made.
-    is_worth_it = blocks > 0 and left > 0 and (len(shown) > 1 or left >= size * scale * _SHARE)
+    is_worth_it = blocks > 0 and left > 0 and (whole or len(shown) > 1 or left >= size * scale * _SHARE)
     return (*shown, Holder(OTHERS, blocks, left)) if shown and is_worth_it else tuple(shown)
 
 
@@ -367,7 +368,7 @@ def note(core: Any, look: Look) -> None:
     alive = [(row, want) for row, want in zip(rows, wants, strict=True) if want.nodes or want.blocks]
     lines = [] if look.early else blocks.largest_lines(_LINES)
     error = None if look.early else sys.exc_info()[1] or refusals.ended_program()
-    found = find([*(want for _, want in alive), *(Want(blocks) for _, _, blocks in lines)], error)
+    found = find([*(want for _, want in alive), *(Want(blocks, whole=True) for _, _, blocks in lines)], error)
 
     def write() -> None:
         # Before those of leaks: a reader that does not know CM_HOLDER_ALIVE goes by the last ones of a stack.
@@ -495,13 +496,14 @@ class _Kept:
         return Want(blocks or [block for where, block in on_lines if where == device])
 
     def largest_lines(self, most: int) -> list[_Held]:
-        held: dict[tuple[int, str], list[_Block]] = {}
+        held: dict[tuple[_Line, str], list[_Block]] = {}
         for line, blocks in self._by_line.items():
-            for device, block in blocks if line is not None else ():
-                held.setdefault((self._stack_of[line], device), []).append(block)
-        rows = [(stack, device, blocks) for (stack, device), blocks in held.items()]
-        rows.sort(key=lambda row: -sum(size for _, size in row[2]))
-        return rows[:most]
+            if line is not None:
+                for device, block in blocks:
+                    held.setdefault((line, device), []).append(block)
+        sums = {key: sum(size for _, size in blocks) for key, blocks in held.items()}
+        largest = sorted(held, key=lambda key: (-sums[key], key))[:most]
+        return [(self._stack_of[line], device, held[line, device]) for line, device in largest]
 
     def at_line(self, line: _Line | str) -> list[_Block]:
         if isinstance(line, str):

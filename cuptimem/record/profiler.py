@@ -634,7 +634,7 @@ def profile(path: Any = None, **options: Any) -> Any:
     code            installed packages that count as your own code in its reports ("transformers", or several)
     kernels         when kernels and copies ran, too: costs something for each that is launched
     operators       full names of operators (aten::addmm), too: costs something for each that runs
-    holders         at the end, who holds what grows: searched only where something does
+    holders         who holds what grows and, at the end, all that is alive
     argv            the arguments of the command line in the trace; False: only the script's name
 
     Raises ValueError for kernels without driver, for a size that is none and for a code that is no package's name,

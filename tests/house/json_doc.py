@@ -86,14 +86,25 @@ REGIONS = {
         more={
             "parts": '`[{"bytes", "count", "stack"}]`, a part per stack, the largest first; they sum to `bytes` and '
             "`count`",
-            "holders": '`[{"path", "count", "bytes"}]`, the most bytes first: how the program refers to `count` of its '
-            "blocks (nodes); empty where nothing was searched, or everything was gone by then",
+            "holders": '`[{"path", "count", "bytes", "step"}]`, the most bytes first: how the program refers to '
+            "`count` of its blocks (nodes); `step`: in which it was searched, null at the end; empty where nothing was "
+            "searched, or everything was gone by then",
             "estimated": "true where the bytes are an estimate: of nodes only the number is measured",
             "line": "the frame shown first: of `retained_at`, else of `stack`, the innermost of the user's own code; "
             "else null",
             "stack_lost": STACK["stack_lost"],
             "undecided": 'true for a suspect that may well be a leak: `"few births"`, `"one epoch"`, '
             '`"no collection"`, `"late garbage"`, `"carried on"`, `"filling"`, `"events lost"`',
+        },
+    ),
+    "held_line": Region(
+        ("*/held",),
+        without=("stack",),
+        more={
+            "bytes": "alive then",
+            "count": "blocks alive then",
+            "line": "the user's line, a frame",
+            "holders": '`[{"path", "count", "bytes", "step"}]`, the most bytes first; they sum to `bytes`',
         },
     ),
     "ledger": Region(

@@ -18,7 +18,7 @@ from tests.house import json_doc
 FREE = ("*/environment", "*/libraries")  # their keys are not ours
 EXPORTS = "export *"  # docs/exports.md has them
 BY = {"library-line"}  # of `table`: the value of --by
-UNSEEN = {"waiting_blocks"}  # of which no golden trace has any
+UNSEEN = {"waiting_blocks", "held_line"}  # of which no golden trace has any
 
 
 def objects(value: Any, place: str) -> Iterator[tuple[str, frozenset[str]]]:

@@ -1,0 +1,221 @@
+"""Who holds what is alive when a recording ends, whatever ends it.
+
+PYTEST_DONT_REWRITE: rewritten assertions keep what they compare in local variables of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import cuptimem  # noqa: E402  behind torch's presence
+from tests.conftest import ROOT, clean_environment  # noqa: E402
+
+pytestmark = pytest.mark.torch
+MIB = 1 << 20
+Held = dict[int, list[tuple[str, int, int]]]  # by the number of the line: path, count, bytes
+
+
+def held(report: cuptimem.Report) -> Held:
+    return {
+        one.frame.line: [(holder.path, holder.count, holder.bytes) for holder in one.holders]
+        for one in report.held
+        if one.frame is not None
+    }
+
+
+def run(folder: Path, program: str, *options: str, code: int = 0) -> tuple[cuptimem.Report, str]:
+    """Runs it as `script.py`; its first line is line 1."""
+    (folder / "script.py").write_text(program)
+    command = [sys.executable, "-m", "cuptimem", "run", "-o", "run.cmem", *options, "script.py"]
+    environment = {**clean_environment(), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, env=environment)
+    assert done.returncode == code, done.stderr
+    return cuptimem.open(folder / "run.cmem"), done.stderr
+
+
+def verb(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**clean_environment(), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "cuptimem", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, env=environment)
+
+
+OPTIMIZER = """\
+import torch
+def build():
+    model = torch.nn.Linear(512, 512, bias=False)
+    return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+model, opt = build()
+for _ in range(3):
+    opt.zero_grad()
+    model(torch.ones(1, 512)).sum().backward()
+    opt.step()
+del model
+"""
+
+
+def test_an_optimizer_holds_a_model_that_was_deleted(tmp_path: Path) -> None:
+    """Parameters, their gradients and the state, each on its line."""
+    report, _ = run(tmp_path, OPTIMIZER)
+    found = held(report)
+    assert {line: sum(size for _, _, size in rows) for line, rows in found.items()} == {3: MIB, 8: MIB, 9: MIB}
+    assert all(path.startswith("opt.state (SGD) in module script → ") for rows in found.values() for path, *_ in rows)
+    assert found[8][0][0].endswith(" → .grad")
+    shown = verb(tmp_path, "summary", "--at", "end", "run.cmem").stdout
+    assert shown.count("held by opt.state (SGD) in module script") == 3
+    rows = json.loads(verb(tmp_path, "summary", "--json", "run.cmem").stdout)["held"]
+    assert [(row["line"]["line"], row["bytes"], row["count"]) for row in rows] == [
+        (3, MIB, 1),
+        (8, MIB, 1),
+        (9, MIB, 1),
+    ]
+    for words in (("peak", "--at", "end"), ("table", "--what", "end")):
+        assert verb(tmp_path, *words, "run.cmem").stdout.count("held by opt.state (SGD)") == 3
+
+
+SEVERAL = """\
+import torch
+def new():
+    return torch.ones(1 << 18)
+class Keeper:
+    pass
+keeper = Keeper()
+keeper.few = [new(), new()]
+one = new()
+rest = {"a": new(), "b": new(), "c": new(), "d": new(), "e": new()}
+view = new()[:16]
+"""
+
+
+def test_holders_of_a_line_sum_to_it(tmp_path: Path) -> None:
+    """More than are shown; what they leave is the last one."""
+    report, _ = run(tmp_path, SEVERAL)
+    assert held(report) == {
+        3: [
+            ("rest in module script → dict[...]", 5, 5 * MIB),
+            ("keeper.few (Keeper) in module script → list[0:2]", 2, 2 * MIB),
+            ("one in module script", 1, MIB),
+            ("others", 1, MIB),
+        ]
+    }
+    done = verb(tmp_path, "holders", "run.cmem", "script.py:3")
+    assert "9.0 MiB in 9 blocks on cpu at the end" in done.stdout
+    assert "held by rest in module script → dict[...] (56 %)" in done.stdout
+    assert "and by others (11 %)" in done.stdout
+
+
+STOPPED = """\
+import os, signal, torch
+def work(step, batch):
+    scratch = batch + 1
+    if step == 5:
+        {how}
+    return scratch.sum()
+def train():
+    seen = []
+    for step in range(10):
+        seen.append(torch.ones(1 << 18))
+        loss = work(step, torch.ones(1 << 19))
+train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ("os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT),
+        ("torch.empty(1 << 50)", 1),
+        ("raise ValueError", 1),
+    ],
+    ids=["interrupted", "out of memory", "failed"],
+)
+def test_functions_that_an_exception_has_left(tmp_path: Path, how: str, code: int) -> None:
+    report, said = run(tmp_path, STOPPED.format(how=how), code=code)
+    found = held(report)
+    assert found[10] == [("seen in train() → list[0:6]", 6, 6 * MIB)]
+    assert found[3] == [("scratch in work()", 1, 2 * MIB)]
+    assert found[11] == [("batch in work()", 1, 2 * MIB)]
+    assert ("held by seen in train() → list[0:6]" in said) is (how.startswith("torch"))
+    moment = "at the end" if report.oom_left is None else "when the exception had left the program"
+    assert f"2.0 MiB in 1 block on cpu {moment}" in verb(tmp_path, "holders", "run.cmem", "script.py:3").stdout
+
+
+def test_a_block_that_a_refused_request_leaves() -> None:
+    def fails() -> Any:
+        scratch = torch.ones(1 << 18)
+        return torch.empty(1 << 50), scratch
+
+    with pytest.raises(RuntimeError, match="allocate"), cuptimem.profile() as prof:
+        kept = [torch.ones(1 << 18)]
+        fails()
+    rows = sorted(row for rows in held(prof.report).values() for row in rows)
+    name = "test_a_block_that_a_refused_request_leaves"
+    assert rows == [(f"kept in {name}() → list[0]", 1, MIB), ("scratch in fails()", 1, MIB)]
+    assert kept
+
+
+HELD_BY_CPP = """\
+import torch
+from torch.utils.dlpack import to_dlpack
+capsule = to_dlpack(torch.ones(1 << 18))
+values = torch.sparse_coo_tensor(torch.zeros(1, 4, dtype=torch.int64), torch.ones(4, 1 << 16), (8, 1 << 16))
+storage = torch.ones(1 << 18).untyped_storage()
+start = torch.ones(1 << 18, requires_grad=True)
+end = (start * 2).exp().sum()
+"""
+
+
+def test_what_only_cpp_refers_to(tmp_path: Path) -> None:
+    """A sparse tensor's parts, a storage without a tensor and a graph are reached from Python."""
+    report, _ = run(tmp_path, HELD_BY_CPP)
+    found = {line: max(rows, key=lambda row: row[2])[0] for line, rows in held(report).items()}
+    assert found == {
+        3: "no Python object: C++ holds it",
+        4: "values in module script",
+        5: "storage in module script",
+        6: "start in module script",
+        7: "end in module script → .grad_fn → SumBackward0 → saved by ExpBackward0",
+    }
+    shown = verb(tmp_path, "holders", "run.cmem", "script.py:3").stdout
+    assert "no Python object: C++ holds it" in shown and "held by no" not in shown
+
+
+def test_where_it_was_not_searched(tmp_path: Path) -> None:
+    with cuptimem.profile() as outer, cuptimem.profile() as inner:
+        kept = torch.ones(1 << 18)
+    assert not inner.report.held
+    assert [one.holders[0].path for one in outer.report.held] == ["kept in test_where_it_was_not_searched()"]
+    report, _ = run(tmp_path, "import torch\nkept = torch.ones(1 << 18)\n", "--no-holders")
+    assert not report.held and report.environment["holders"] == "off"
+    done = verb(tmp_path, "holders", "run.cmem")
+    assert done.returncode == 1 and "recorded without the search for holders" in done.stderr
+    assert kept is not None
+
+
+def test_a_line_that_grew_and_is_gone(tmp_path: Path) -> None:
+    program = """\
+import torch
+def train():
+    layer, losses = torch.nn.Linear(8, 8), []
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for step in range(40):
+        layer(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+        losses.append(torch.ones(1 << 10))
+train()
+"""
+    run(tmp_path, program)
+    shown = verb(tmp_path, "holders", "run.cmem", ":8").stdout
+    assert "held by losses in train() → list[0:23], as of step 24" in shown
+    done = verb(tmp_path, "holders", "script.py:6")
+    assert done.returncode == 1 and "nothing of it was alive at the end, and it did not grow" in done.stderr
+    machine = json.loads(verb(tmp_path, "holders", "run.cmem", "--json").stdout)
+    assert [(row["line"]["line"], row["held"], len(row["leaks"])) for row in machine["lines"]] == [(8, [], 1)]
