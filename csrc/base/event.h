@@ -193,7 +193,7 @@ typedef enum cm_label_kind {
     CM_LABEL_BUFFER = 3,
     CM_LABEL_GRADIENT = 4,
     CM_LABEL_OPTIMIZER_STATE = 5,
-    CM_LABEL_TENSOR = 6,   /* any other tensor: without a name */
+    CM_LABEL_TENSOR = 6, /* any other tensor: without a name */
     /* By a hook and not by a walk: without an owner or a text. */
     CM_LABEL_WORKSPACE = 7, /* given to a library as its workspace; the device's index is
                                CM_DEVICE_UNKNOWN */

@@ -11,7 +11,7 @@
 #include "elf.h"
 #include "loaded.h"
 
-enum { SYMBOLS = 64, REFUSED = -1 };
+enum { SYMBOLS = 96, REFUSED = -1 };
 
 /* One loaded object, identified by its place: a name may be loaded twice. */
 typedef struct library {

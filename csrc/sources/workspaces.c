@@ -1,7 +1,8 @@
 /* Workspaces of cuBLAS and cuDNN. PyTorch takes them from its allocator like tensors, and hands
  * them to the library: only that call tells them from tensors. Those of cuBLAS stay for each thread
  * and stream, and come with each matrix product: a thread emits one when it is another one than
- * before. Those of cuDNN are made for a convolution. */
+ * before. Those of cuDNN are made for a convolution, or a pass of a recurrent network; what such a
+ * network reserves for its backward pass is saved by autograd, and so an activation. */
 #include "emit.h"
 #include "tables.h"
 
@@ -13,7 +14,35 @@ typedef int (*product_fn)(void *handle, void *product, void *alpha, void *a, voi
 typedef int (*attribute_fn)(void *descriptor, int attribute, int type, int64_t count,
                             const void *values);
 
-enum { SET, PRODUCT, ATTRIBUTE, SYMBOLS };
+typedef int (*forward_fn)(void *handle, void *network, int mode, const int32_t *lengths,
+                          void *x_layout, void *x, void *y_layout, void *y, void *h_layout,
+                          void *hx, void *hy, void *c_layout, void *cx, void *cy,
+                          size_t weight_size, void *weights, size_t size, void *workspace,
+                          size_t reserve_size, void *reserve);
+typedef int (*data_fn)(void *handle, void *network, const int32_t *lengths, void *y_layout, void *y,
+                       void *dy, void *x_layout, void *dx, void *h_layout, void *hx, void *dhy,
+                       void *dhx, void *c_layout, void *cx, void *dcy, void *dcx,
+                       size_t weight_size, void *weights, size_t size, void *workspace,
+                       size_t reserve_size, void *reserve);
+typedef int (*weights_fn)(void *handle, void *network, int mode, const int32_t *lengths,
+                          void *x_layout, void *x, void *h_layout, void *hx, void *y_layout,
+                          void *y, size_t weight_size, void *weights, size_t size, void *workspace,
+                          size_t reserve_size, void *reserve);
+
+typedef int (*dropout_fn)(void *descriptor, void *handle, float share, void *states, size_t size,
+                          unsigned long long seed);
+
+enum {
+    SET,
+    PRODUCT,
+    ATTRIBUTE,
+    FORWARD_PASS,
+    DATA_PASS,
+    WEIGHTS_PASS,
+    NEW_DROPOUT,
+    OLD_DROPOUT,
+    SYMBOLS
+};
 enum { VARIANT_PACK_WORKSPACE = 1003 }; /* cudnnBackendAttributeName_t */
 
 #define FORWARD(symbol, variant, type) CM_SLOT_ORIGINAL(cm_workspace_symbols[symbol], variant, type)
@@ -76,7 +105,85 @@ static inline __attribute__((always_inline)) int attribute_hook(int variant, voi
     return FORWARD(ATTRIBUTE, variant, attribute_fn)(descriptor, attribute, type, count, values);
 }
 
+static inline void emit_pass_hook(const void *workspace)
+{
+    if (workspace != NULL && cm_is_recording())
+        emit_hook(workspace);
+}
+
+static inline __attribute__((always_inline)) int
+forward_hook(int variant, void *handle, void *network, int mode, const int32_t *lengths,
+             void *x_layout, void *x, void *y_layout, void *y, void *h_layout, void *hx, void *hy,
+             void *c_layout, void *cx, void *cy, size_t weight_size, void *weights, size_t size,
+             void *workspace, size_t reserve_size, void *reserve)
+{
+    emit_pass_hook(workspace);
+    return FORWARD(FORWARD_PASS, variant, forward_fn)(
+        handle, network, mode, lengths, x_layout, x, y_layout, y, h_layout, hx, hy, c_layout, cx,
+        cy, weight_size, weights, size, workspace, reserve_size, reserve);
+}
+
+static inline __attribute__((always_inline)) int
+data_hook(int variant, void *handle, void *network, const int32_t *lengths, void *y_layout, void *y,
+          void *dy, void *x_layout, void *dx, void *h_layout, void *hx, void *dhy, void *dhx,
+          void *c_layout, void *cx, void *dcy, void *dcx, size_t weight_size, void *weights,
+          size_t size, void *workspace, size_t reserve_size, void *reserve)
+{
+    emit_pass_hook(workspace);
+    return FORWARD(DATA_PASS, variant, data_fn)(
+        handle, network, lengths, y_layout, y, dy, x_layout, dx, h_layout, hx, dhy, dhx, c_layout,
+        cx, dcy, dcx, weight_size, weights, size, workspace, reserve_size, reserve);
+}
+
+static inline __attribute__((always_inline)) int
+weights_hook(int variant, void *handle, void *network, int mode, const int32_t *lengths,
+             void *x_layout, void *x, void *h_layout, void *hx, void *y_layout, void *y,
+             size_t weight_size, void *weights, size_t size, void *workspace, size_t reserve_size,
+             void *reserve)
+{
+    emit_pass_hook(workspace);
+    return FORWARD(WEIGHTS_PASS, variant,
+                   weights_fn)(handle, network, mode, lengths, x_layout, x, h_layout, hx, y_layout,
+                               y, weight_size, weights, size, workspace, reserve_size, reserve);
+}
+
+/* States of random numbers: PyTorch makes them once and keeps them. */
+static inline __attribute__((always_inline)) int dropout_hook(int symbol, int variant,
+                                                              void *descriptor, void *handle,
+                                                              float share, void *states,
+                                                              size_t size, unsigned long long seed)
+{
+    emit_new_hook(symbol, states);
+    return FORWARD(symbol, variant, dropout_fn)(descriptor, handle, share, states, size, seed);
+}
+
 #define VARIANT(n)                                                                                 \
+    static int forward_##n(void *a, void *b, int c, const int32_t *d, void *e, void *f, void *g,   \
+                           void *h, void *i, void *j, void *k, void *l, void *m, void *o,          \
+                           size_t p, void *q, size_t r, void *s, size_t t, void *u)                \
+    {                                                                                              \
+        return forward_hook(n, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u);        \
+    }                                                                                              \
+    static int data_##n(void *a, void *b, const int32_t *c, void *d, void *e, void *f, void *g,    \
+                        void *h, void *i, void *j, void *k, void *l, void *m, void *o, void *p,    \
+                        void *q, size_t r, void *s, size_t t, void *u, size_t v, void *w)          \
+    {                                                                                              \
+        return data_hook(n, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w);     \
+    }                                                                                              \
+    static int new_dropout_##n(void *a, void *b, float c, void *d, size_t e, unsigned long long f) \
+    {                                                                                              \
+        return dropout_hook(NEW_DROPOUT, n, a, b, c, d, e, f);                                     \
+    }                                                                                              \
+    static int old_dropout_##n(void *a, void *b, float c, void *d, size_t e, unsigned long long f) \
+    {                                                                                              \
+        return dropout_hook(OLD_DROPOUT, n, a, b, c, d, e, f);                                     \
+    }                                                                                              \
+    static int weights_##n(void *a, void *b, int c, const int32_t *d, void *e, void *f, void *g,   \
+                           void *h, void *i, void *j, size_t k, void *l, size_t m, void *o,        \
+                           size_t p, void *q)                                                      \
+    {                                                                                              \
+        return weights_hook(n, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q);                    \
+    }                                                                                              \
     static int set_##n(void *handle, void *workspace, size_t size)                                 \
     {                                                                                              \
         return set_hook(n, handle, workspace, size);                                               \
@@ -109,5 +216,11 @@ cm_slot_symbol cm_workspace_symbols[SYMBOLS] = {
     [SET] = SYMBOL("cublasSetWorkspace_v2", "workspaces of cuBLAS", set),
     [PRODUCT] = SYMBOL("cublasLtMatmul", "workspaces of cuBLASLt", product),
     [ATTRIBUTE] = SYMBOL("cudnnBackendSetAttribute", "workspaces of cuDNN", attribute),
+    [FORWARD_PASS] = SYMBOL("cudnnRNNForward", "workspaces of cuDNN's RNN", forward),
+    [DATA_PASS] = SYMBOL("cudnnRNNBackwardData_v8", "workspaces of cuDNN's RNN", data),
+    [WEIGHTS_PASS] = SYMBOL("cudnnRNNBackwardWeights_v8", "workspaces of cuDNN's RNN", weights),
+    [NEW_DROPOUT] = SYMBOL("cudnnSetDropoutDescriptor", "states of cuDNN's dropout", new_dropout),
+    [OLD_DROPOUT] =
+        SYMBOL("cudnnRestoreDropoutDescriptor", "states of cuDNN's dropout", old_dropout),
 };
 const size_t cm_workspace_symbol_count = SYMBOLS;

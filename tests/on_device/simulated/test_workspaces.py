@@ -52,3 +52,31 @@ def test_of_a_convolution(on_device: Callable[..., Result], tmp_path: Path) -> N
     table = on_device("-m", "cuptimem", "table", "--by", "category", "--what", "allocated", "--json", trace)
     rows = {row["category"]: row["bytes"] for row in json.loads(table.out)["rows"]}
     assert rows["workspace"] == 1 << 20
+
+
+RECURRENT = """
+import torch
+import cuptimem
+
+net = torch.nn.LSTM(64, 128, num_layers=2, dropout=0.1).cuda()
+x = torch.randn(50, 32, 64, device="cuda")
+with cuptimem.profile() as prof:
+    for step in range(2):
+        out, _ = net(x)
+        out.sum().backward()
+        net.zero_grad()
+        del out
+made = {}
+for row in next(one for one in prof.report.devices if one.name.startswith("cuda")).peak.contributors:
+    made[row.category] = made.get(row.category, 0) + row.bytes
+each = 50 * 32 * 128 * 4  # of a layer
+print(made.get("kept", 0), made["activation"] >= 2 * 6 * each, made["workspace"] >= 4 * each)
+"""
+
+
+def test_of_a_recurrent_network(on_device: Callable[..., Result], tmp_path: Path) -> None:
+    """What it reserves for backward is saved by autograd. States of dropout's random numbers stay."""
+    (tmp_path / "program.py").write_text(RECURRENT)
+    done = on_device("program.py")
+    assert done.code == 0, done.err[-3000:]
+    assert done.out.splitlines()[-1] == "0 True True"

@@ -326,6 +326,8 @@ report(events=len(told()), during=during, rows=rows, off=off)
 def test_nothing_is_watched_that_need_not_be(fake):
     answer = fake("begin()\nlib.ask(1)\nreport(symbols=sorted({r[1] for r in core.sources_rows() if r[0] == 'cuda'}))")
     workspaces = ["cublasLtMatmul", "cublasSetWorkspace_v2", "cudnnBackendSetAttribute"]
+    workspaces += ["cudnnRNNForward", "cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"]
+    workspaces += ["cudnnSetDropoutDescriptor", "cudnnRestoreDropoutDescriptor"]
     taken = ["cudaFree", "cudaFreeAsync", "cudaMalloc", "cudaMallocAsync"]
     assert answer["symbols"] == sorted(["N3c104cuda6NativeE", *taken, *workspaces])
 

@@ -62,7 +62,7 @@ def test_without_torch_every_symbol_is_shown_as_missing(run):
     )
     assert answer["n"] == 0 and set(map(tuple, answer["rows"])) == {("", 0)}
     counts = {source: answer["sources"].count(source) for source in set(answer["sources"])}
-    assert counts["driver"] == 34 and sum(counts[name] for name in ("allocator", "autograd", "cuda")) == 19
+    assert counts["driver"] == 34 and sum(counts[name] for name in ("allocator", "autograd", "cuda")) == 24
 
 
 HEAD = r"""
