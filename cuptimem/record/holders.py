@@ -8,6 +8,7 @@ program's code.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -173,7 +174,8 @@ class _Finder:
         try:
             if not self._address(tensor) or not self.base.is_leaf.__get__(tensor):
                 return sys.maxsize
-            return int(self.base.numel(tensor)) * int(self.base.element_size(tensor))
+            layout = zip(self.base.size(tensor), self.base.stride(tensor), strict=True)  # an expanded row counts once
+            return math.prod(size for size, stride in layout if stride) * int(self.base.element_size(tensor))
         except own(RuntimeError, NotImplementedError, TypeError):
             return sys.maxsize
 

@@ -238,6 +238,26 @@ def test_a_small_view_of_a_large_block_is_called_so() -> None:
     assert ".clone()" not in found[0].path and also.nbytes == 64 * 4096
 
 
+def test_an_expanded_row_counts_once() -> None:
+    batch = torch.ones(64, 1024)
+    row, address = batch[:1].expand(64, 1024), batch.data_ptr()
+    del batch
+    (found,) = holders.find([holders.Want([(address, 64 * 4096)])])
+    assert found[0].path.endswith(
+        "row in test_an_expanded_row_counts_once(): a view of 4.0 KiB that keeps 256.0 KiB (.clone() it)"
+    )
+    assert row.numel() == 64 * 1024
+
+
+def test_a_numpy_array_is_not_nothing() -> None:
+    """The collector sees no arrays, and so not what they refer to."""
+    batch = torch.ones(64, 1024)
+    array, address = batch[0].numpy(), batch.data_ptr()
+    del batch
+    (found,) = holders.find([holders.Want([(address, 64 * 4096)])])
+    assert "a numpy array" in found[0].path and array.size == 1024
+
+
 def test_runs_no_code_of_the_program() -> None:
     hostile = Hostile()
     object.__getattribute__(hostile, "__dict__")["tensor"] = new()
