@@ -431,6 +431,17 @@ static bool same_line(const cm_attribution *attribution, uint32_t stack, const c
            same_text(other.file, frame->file);
 }
 
+bool cm_attribution_shares_line(cm_attribution *attribution, uint32_t one, uint32_t other)
+{
+    cm_frame frame;
+    one = cm_attribution_outside(attribution, one);
+    other = cm_attribution_outside(attribution, other);
+    return cm_reader_stack_parent(attribution->reader, one) ==
+               cm_reader_stack_parent(attribution->reader, other) &&
+           cm_reader_stack_frame(attribution->reader, one, &frame) &&
+           same_line(attribution, other, &frame);
+}
+
 bool cm_attribution_line(cm_attribution *attribution, uint32_t stack, uint32_t *line)
 {
     cm_frame frame;

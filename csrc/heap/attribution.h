@@ -64,6 +64,9 @@ uint32_t cm_attribution_outside(cm_attribution *attribution, uint32_t stack);
  * if after it; 0 where that is not so. */
 int cm_attribution_order(const cm_attribution *attribution, uint32_t one, uint32_t other);
 
+/* Whether their innermost frames outside PyTorch are at one line of one call. */
+bool cm_attribution_shares_line(cm_attribution *attribution, uint32_t one, uint32_t other);
+
 /* A small number for that frame's code line, equal for equal file and line. 0 for stacks without
  * frames. false: out of memory. */
 bool cm_attribution_line(cm_attribution *attribution, uint32_t stack, uint32_t *line);

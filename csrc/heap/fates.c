@@ -41,6 +41,7 @@ typedef struct live {
     bool built : 1;           /* by a constructor of PyTorch's modules */
     bool loaded : 1, bucket : 1, hooked : 1; /* from a file; of DDP or FSDP; by Python in a node */
     bool inherited : 1;                      /* its life before the window does not count */
+    bool after : 1;                          /* after any forward since a pass or update */
     bool recorded : 1;                       /* made in a backward pass that records nodes itself */
 } live;
 
@@ -225,8 +226,9 @@ static verdict open_to(cm_category category)
 static verdict judge_late(const cm_fates *f, const live *l, bool gone)
 {
     bool used = is_used_next(f, l);
+    bool given = cm_purposes_given(&f->purposes, l->stack);
     if (used && f->backward > l->turn)
-        return decided(CM_CATEGORY_ACTIVATION);
+        return decided(given ? CM_CATEGORY_INPUT : CM_CATEGORY_ACTIVATION);
     if (f->rounds > l->rounds)
         return open_to(CM_CATEGORY_KEPT);
     if (gone && !l->inherited)
@@ -238,7 +240,7 @@ static verdict judge_late(const cm_fates *f, const live *l, bool gone)
 static verdict judge_collected(const cm_fates *f, const live *l, bool gone)
 {
     bool used = f->forward > l->turn, one_step = gone && f->rounds == l->rounds;
-    if (l->setup && !l->late && used)
+    if (l->setup && !l->after && used)
         return open_to(CM_CATEGORY_INPUT);
     if (one_step && used && f->backward > l->turn)
         return decided(l->late ? CM_CATEGORY_ACTIVATION : CM_CATEGORY_INPUT);
@@ -266,7 +268,8 @@ static verdict judge_elsewhere(const cm_fates *f, const live *l, bool gone)
         return decided(CM_CATEGORY_KEPT);
     if (used)
         return (verdict){CM_CATEGORY_INPUT, !gone};
-    return gone && !l->inherited ? decided(CM_CATEGORY_TEMPORARY) : open_to(CM_CATEGORY_UNKNOWN);
+    return gone && !l->inherited ? decided(CM_CATEGORY_TEMPORARY)
+                                 : open_to(l->after ? CM_CATEGORY_KEPT : CM_CATEGORY_UNKNOWN);
 }
 
 /* hooked: Python code that a node runs made it. A walk that labelled gradients, but not this block
@@ -393,7 +396,8 @@ static live *add_live(cm_fates *f, uint64_t key)
                 .updates = f->updates,
                 .rounds = f->rounds,
                 .passes = f->passes,
-                .setup = f->updates == 0 && f->passes == 0};
+                .setup = f->updates == 0 && f->passes == 0,
+                .after = f->forward > 0 && f->forward >= f->cycle};
     return l;
 }
 
@@ -412,8 +416,10 @@ static bool note_stack(cm_fates *f, live *l, uint32_t stack)
         return false;
     l->visit = birth.visit;
     l->late = birth.late;
-    return l->made != MADE_ELSEWHERE || l->data || late || f->boundary == 0 ||
-           cm_purposes_wait(&f->purposes, f->replay->attribution, l->stack, f->boundary);
+    if (l->made != MADE_ELSEWHERE || l->data || late != l->late || (!late && f->boundary == 0))
+        return true;
+    return cm_purposes_wait(&f->purposes, f->replay->attribution, l->stack,
+                            late ? CM_STACK_NONE : f->boundary);
 }
 
 /* The node that an operator made just before this block. false: out of memory. */

@@ -59,13 +59,14 @@ bool cm_purposes_wait(cm_purposes *p, cm_attribution *attribution, uint32_t stac
                       uint32_t boundary)
 {
     cm_purpose *one = &p->of[stack];
+    bool late = boundary == CM_STACK_NONE;
     if (one->waiting || stack < CM_STACK_FIRST ||
-        cm_attribution_order(attribution, boundary, stack) >= 0)
+        (!late && cm_attribution_order(attribution, boundary, stack) >= 0))
         return true;
     if (!cm_grow((void **)&p->wait, &p->wait_capacity, p->waits + 1, sizeof *p->wait))
         return false;
     one->waiting = true;
-    p->wait[p->waits++] = (struct cm_purpose_wait){stack, boundary};
+    p->wait[p->waits++] = (cm_purpose_wait){stack, boundary};
     return true;
 }
 
@@ -73,8 +74,16 @@ void cm_purposes_forward(cm_purposes *p, cm_attribution *attribution, uint32_t s
 {
     for (size_t i = 0; i < p->waits; i++) {
         cm_purpose *one = &p->of[p->wait[i].stack];
+        uint32_t boundary = p->wait[i].boundary;
         one->waiting = false;
-        one->carried += cm_attribution_order(attribution, stack, p->wait[i].boundary) < 0 ? 1 : -1;
+        if (boundary == CM_STACK_NONE)
+            one->given +=
+                cm_attribution_in_module(attribution, stack) &&
+                        !cm_attribution_shares_line(attribution, p->wait[i].stack, p->temporary)
+                    ? 1
+                    : -1;
+        else
+            one->carried += cm_attribution_order(attribution, stack, boundary) < 0 ? 1 : -1;
     }
     p->waits = 0;
 }
@@ -90,6 +99,12 @@ bool cm_purposes_carried(const cm_purposes *p, uint32_t stack)
     return one != NULL && one->carried > 0;
 }
 
+bool cm_purposes_given(const cm_purposes *p, uint32_t stack)
+{
+    const cm_purpose *one = find(p, stack);
+    return one != NULL && one->given > 0;
+}
+
 uint32_t cm_purposes_since(const cm_purposes *p, uint32_t stack, uint32_t visit)
 {
     const cm_purpose *one = find(p, stack);
@@ -98,6 +113,8 @@ uint32_t cm_purposes_since(const cm_purposes *p, uint32_t stack, uint32_t visit)
 
 void cm_purposes_vote(cm_purposes *p, uint32_t stack, cm_category category)
 {
+    if (category == CM_CATEGORY_TEMPORARY)
+        p->temporary = stack;
     for (size_t i = 0; i < CM_PURPOSE_VOTES && stack < p->capacity; i++)
         if (voted[i] == category)
             p->of[stack].votes[i]++;

@@ -24,7 +24,8 @@ typedef struct cm_purpose {
     uint8_t sizes;
     bool copies, keeps; /* set by cm_purposes_end */
     bool waiting;       /* in wait below */
-    int32_t carried;    /* times that it was, less those that it was not */
+    /* Times that it was, less those that it was not: see cm_purposes_carried, cm_purposes_given. */
+    int32_t carried, given;
 } cm_purpose;
 
 /* A cycle ends with each backward pass and update. */
@@ -35,16 +36,19 @@ typedef struct cm_birth {
     uint32_t visit; /* returned: the stack's */
 } cm_birth;
 
+/* Made after a backward pass or update, or late (no boundary), until forward goes on. */
+typedef struct cm_purpose_wait {
+    uint32_t stack, boundary;
+} cm_purpose_wait;
+
 typedef struct cm_purposes {
     cm_purpose *of; /* by stack id */
     size_t capacity;
     int64_t *size; /* of parameters and buffers, after cm_purposes_end rising */
     size_t size_count, size_capacity;
-    /* Made after a backward pass or update, until the next forward begins. */
-    struct cm_purpose_wait {
-        uint32_t stack, boundary;
-    } * wait;
+    cm_purpose_wait *wait;
     size_t waits, wait_capacity;
+    uint32_t temporary; /* stack of the last block that was */
 } cm_purposes;
 
 void cm_purposes_clear(cm_purposes *purposes);
@@ -59,6 +63,9 @@ bool cm_purposes_wait(cm_purposes *purposes, cm_attribution *attribution, uint32
 void cm_purposes_forward(cm_purposes *purposes, cm_attribution *attribution, uint32_t stack);
 /* Whether most of its blocks were. */
 bool cm_purposes_carried(const cm_purposes *purposes, uint32_t stack);
+/* Of a stack that is late (boundary: CM_STACK_NONE): whether a module is called next in most cases,
+ * and its line needed no temporary: another batch of the step, no mask and nothing computed. */
+bool cm_purposes_given(const cm_purposes *purposes, uint32_t stack);
 /* How many more turns the stack made blocks in since that visit. */
 uint32_t cm_purposes_since(const cm_purposes *purposes, uint32_t stack, uint32_t visit);
 /* A block's life has decided its category. */

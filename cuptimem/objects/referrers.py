@@ -33,7 +33,7 @@ _MOMENT = 4  # ... and a name that the next pass of the program's loop assigns a
 _FUNCTION = 6  # ... and one that ends at a function which is not itself the value of a name
 _TEXT = 60  # characters of a key
 NOT_SEARCHED = "more objects than were searched"
-OF_CPP = "no Python object that its collector sees: C++, or a numpy array"
+OF_CPP = "no Python object: C++ or numpy holds it"
 _OWN = str(Path(__file__).parents[1])
 _NAMESPACES = ("_parameters", "_buffers", "_modules")  # of a torch.nn.Module: their items are its attributes
 

@@ -175,7 +175,7 @@ class _Finder:
             if not self._address(tensor) or not self.base.is_leaf.__get__(tensor):
                 return sys.maxsize
             layout = zip(self.base.size(tensor), self.base.stride(tensor), strict=True)  # an expanded row counts once
-            return math.prod(size for size, stride in layout if stride) * int(self.base.element_size(tensor))
+            return int(math.prod(size for size, stride in layout if stride) * self.base.element_size(tensor))
         except own(RuntimeError, NotImplementedError, TypeError):
             return sys.maxsize
 

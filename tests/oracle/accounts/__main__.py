@@ -26,6 +26,7 @@ COLUMNS = (
     "input",
     "activation",
     "kept",
+    "autocast cache",
     "temporary",
     "unknown",
 )

@@ -96,7 +96,7 @@ def add_living(account: Account, device: torch.device, made: Made, category: str
     """What else is alive as a Python object: activations, where there is a graph."""
     for tensor in living():
         if tensor.device == device:
-            account.add(category, tensor, module=made.of(tensor))
+            account.add(made.casts.get(tensor.untyped_storage()._cdata, category), tensor, module=made.of(tensor))
 
 
 def living() -> list[torch.Tensor]:
@@ -109,6 +109,7 @@ class Made:
 
     def __init__(self) -> None:
         self._modules: dict[int, tuple[StorageWeakRef, str]] = {}
+        self.casts: dict[int, str] = {}  # of parameters, by autocast: their category
 
     def of(self, tensor: torch.Tensor) -> str:
         return self._modules.get(tensor.untyped_storage()._cdata, (None, ""))[1]
@@ -166,6 +167,8 @@ class Makers(TorchDispatchMode):
         result = function(*args, **(kwargs or {}))
         for tensor in _tensors(result):
             self.made.note(tensor, self._innermost())
+        if function is torch.ops.aten._to_copy.default and isinstance(args[0], nn.Parameter):
+            self.made.casts[result.untyped_storage()._cdata] = "autocast cache"
         return result
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:

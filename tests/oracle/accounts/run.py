@@ -6,6 +6,7 @@ the last forward and backward pass, one of which begins only before that forward
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections import Counter
@@ -99,9 +100,9 @@ def recorded(name: str, device: torch.device, way: str, folder: Path) -> dict[st
             saved = own(account(training, batch, watched.made))
     for moment in ("after forward", "forward alone"):
         if moment in said:
-            for key in ("bytes", "modules"):
-                if training.kept in saved[key]:
-                    said[moment]["independent"][key][training.kept] = saved[key][training.kept]
+            for key, category in itertools.product(("bytes", "modules"), (training.kept, "autocast cache")):
+                if category in saved[key]:
+                    said[moment]["independent"][key][category] = saved[key][category]
     return said
 
 

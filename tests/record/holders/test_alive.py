@@ -178,14 +178,14 @@ def test_what_only_cpp_refers_to(tmp_path: Path) -> None:
     report, _ = run(tmp_path, HELD_BY_CPP)
     found = {line: max(rows, key=lambda row: row[2])[0] for line, rows in held(report).items()}
     assert found == {
-        3: "no Python object: C++ holds it",
+        3: "no Python object: C++ or numpy holds it",
         4: "values in module script",
         5: "storage in module script",
         6: "start in module script",
         7: "end in module script → .grad_fn → SumBackward0 → saved by ExpBackward0",
     }
     shown = verb(tmp_path, "holders", "run.cmem", "script.py:3").stdout
-    assert "no Python object: C++ holds it" in shown and "held by no" not in shown
+    assert "no Python object: C++ or numpy holds it" in shown and "held by no" not in shown
 
 
 def test_where_it_was_not_searched(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def report(tmp_path: Path) -> cuptimem.Report:
     lines = (
         line("/work/model.py", 1, ("cache in fit()", 300), (OTHERS, 100)),
         line("/work/model.py", 16, ("only a reference cycle: Node.next", 64)),
-        line("/work/net/model.py", 7, ("no Python object: C++ holds it", 32)),
+        line("/work/net/model.py", 7, ("no Python object: C++ or numpy holds it", 32)),
     )
     return replace(from_dict("run.cmem", raw), held=lines)
 

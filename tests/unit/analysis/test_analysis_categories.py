@@ -358,13 +358,17 @@ def test_a_batch_of_two_sizes_of_parameters_is_no_copy(analyze: Analyze) -> None
 def test_what_is_made_in_the_midst_of_forward_is_an_activation(analyze: Analyze, local: bool) -> None:
     """A mask that the loss uses; in a function it ends with the graph, else when the next one is made."""
     t = Loop()
+    loss = t.stack((TORCH + "nn/functional.py", "masked", 1), ("train.py", "main", 50))
     for step in range(4):
         t.alloc(0x100, 1, t.line(2))
         first = t.forward(0x200, 2)
         t.alloc(0x1000 + step, 64, t.line(3))
         if step and not local:
             t.free(0x1000 + step - 1)
-        second = t.forward(0x300, 4)
+        t.sequence += 1
+        t.node(t.sequence, loss)
+        t.alloc(0x300, 4, loss)
+        second = t.sequence
         t.backward(sequence=second, saved=0x300)
         if local:
             t.free(0x1000 + step)
@@ -373,6 +377,27 @@ def test_what_is_made_in_the_midst_of_forward_is_an_activation(analyze: Analyze,
         t.update()
         t.free(0x100)
     assert allocated(analyze, t) == {"input": 4, "activation": 4 * (2 + 64 + 4)}
+
+
+def test_another_batch_in_the_midst_of_a_step_is_an_input(analyze: Analyze) -> None:
+    """Of another domain: a module is called with it next. What needs temporaries is computed from what is there."""
+    t = Loop()
+    for _ in range(4):
+        t.alloc(0x100, 1, t.line(2))
+        first = t.forward(0x200, 2)
+        t.alloc(0x110, 64, t.line(3))
+        second = t.forward(0x300, 4)
+        t.alloc(0x120, 16, t.line(5))
+        t.alloc(0x130, 128, t.line(5))
+        t.free(0x120)
+        third = t.forward(0x400, 8)
+        for made, saved in ((third, 0x400), (second, 0x300), (first, 0x200)):
+            t.backward(sequence=made, saved=saved)
+        t.passed()
+        t.update()
+        for address in (0x100, 0x110, 0x130):
+            t.free(address)
+    assert allocated(analyze, t) == {"input": 4 * 65, "activation": 4 * (2 + 4 + 8 + 128), "temporary": 4 * 16}
 
 
 def test_inputs_of_a_recurrent_network(analyze: Analyze) -> None:
