@@ -49,8 +49,9 @@ typedef enum cm_event_kind {
     CM_EV_COMPACTED_BLOCKS = 16, /* blocks that were left out: address = how many, size = their
                           bytes, flags = cm_charge_kind (heap/nodes.h), device; on the thread that
                           allocated them */
-    CM_EV_COMPACTED = 17, /* all events that were left out: address = how many, size = node runs
-                        among them, stack = nodes created and destroyed among them */
+    CM_EV_COMPACTED =
+        17, /* all events that were left out: flags = CM_EVF_LEADS, address = how many, size = node
+          runs among them, stack = nodes created and destroyed among them */
 
     /* Since 1.2. */
     CM_EV_REQUESTED =
@@ -116,12 +117,13 @@ enum {
                                       node's forward stack; `stack` is the caller of backward() */
     CM_EVF_BEFORE_START = 1u << 2, /* OBJECT_NEW: found by the walk at start, created earlier; ALLOC
                                       and NODE_*: from before this trace's window */
-    CM_EVF_DIRECT = 1u << 3,   /* ALLOC, SEED: taken from CUDA directly, so in no total of PyTorch's
-                                  caching allocator */
-    CM_EVF_WRITTEN = 1u << 4,  /* HOST_READ: of bytes that the host wrote itself, so right unless a
-                                  kernel changed them */
-    CM_EVF_NO_GRAD = 1u << 5,  /* TICK of a module: autograd records nothing there */
-    CM_EVF_EVAL_MODE = 1u << 6 /* TICK of a module: it is not in training mode */
+    CM_EVF_DIRECT = 1u << 3,  /* ALLOC, SEED: taken from CUDA directly, so in no total of PyTorch's
+                                 caching allocator */
+    CM_EVF_WRITTEN = 1u << 4, /* HOST_READ: of bytes that the host wrote itself, so right unless a
+                                 kernel changed them */
+    CM_EVF_NO_GRAD = 1u << 5, /* TICK of a module: autograd records nothing there */
+    CM_EVF_EVAL_MODE = 1u << 6, /* TICK of a module: it is not in training mode */
+    CM_EVF_LEADS = 1u << 0      /* COMPACTED: allocations that decide where steps begin were kept */
 };
 
 /* Kinds of the driver level have flags of their own beside their kind. */

@@ -17,11 +17,11 @@ cm_compaction *cm_compact_new(cm_compact_put put, void *context)
     c->context = context;
     c->want_node = true;
     c->nodes = cm_nodes_new();
-    if (c->nodes == NULL) {
-        free(c);
-        return NULL;
-    }
-    return c;
+    c->leads = cm_clock_leads_new();
+    if (c->nodes != NULL && c->leads != NULL)
+        return c;
+    cm_compact_free(c);
+    return NULL;
 }
 
 void cm_compact_free(cm_compaction *c)
@@ -49,6 +49,7 @@ void cm_compact_free(cm_compaction *c)
     cm_idmap_clear(&c->by_autograd);
     cm_idmap_clear(&c->made);
     cm_nodes_free(c->nodes);
+    cm_clock_leads_free(c->leads);
     free(c);
 }
 
@@ -60,6 +61,7 @@ uint64_t cm_compact_bytes(const cm_compaction *c)
            (c->driver.given.slots + c->driver.events.slots + c->driver.records.slots +
             c->driver.gone_at.slots) *
                sizeof *c->driver.given.slot +
+           cm_clock_leads_bytes(c->leads) +
            (c->driver.gone != NULL ? GONE * sizeof *c->driver.gone : 0) +
            (c->driver.map != NULL ? sizeof *c->driver.map +
                                         c->driver.map->capacity * sizeof *c->driver.map->allocation
@@ -109,9 +111,15 @@ static bool touch(cm_compaction *c, compact_thread *t)
 
 /* --- one event ------------------------------------------------------------------------------ */
 
+static cm_tick tick_of(const cm_event *e, uint32_t thread)
+{
+    return (cm_tick){.stack = e->stack, .thread = thread, .no_grad = e->flags & CM_EVF_NO_GRAD};
+}
+
 /* A window is read by itself, so that highest values and first events begin again. */
 static void begin_window(cm_compaction *c)
 {
+    cm_clock_leads_relearn(c->leads);
     c->want_node = true;
     for (size_t i = 0; i < c->devices; i++) {
         c->device[i].oom = false;
@@ -203,6 +211,11 @@ static bool note(cm_compaction *c, uint32_t number, const cm_event *e, uint32_t 
         if (e->size == CM_MARK_WINDOW_OPEN)
             begin_window(c);
         return true;
+    case CM_EV_TICK: {
+        cm_tick tick = tick_of(e, number);
+        cm_clock_lead lead;
+        return cm_clock_leads_tick(c->leads, &tick, &lead);
+    }
     default:
         return true;
     }
@@ -240,12 +253,24 @@ bool cm_compact_see(cm_compaction *c, uint32_t thread, const cm_event *events, s
     return true;
 }
 
+static void keep_lead(void *context, cm_moment at)
+{
+    cm_compaction *c = context;
+    if (at.position > c->passed)
+        cm_compact_must_stay(c, (uint32_t)(at.position - c->passed));
+}
+
+static bool end_stretch(cm_compaction *c, const cm_tick *next);
+
 bool cm_compact_add(cm_compaction *c, uint32_t thread, const cm_event *event)
 {
     bool bound = is_bound(c, event);
+    bool begins =
+        event->kind == CM_EV_ALLOC && cm_clock_leads_may_begin(c->leads, event->stack, thread);
     /* An event's details stay with it. */
     bool full = c->count >= CM_COMPACT_STRETCH && event->kind != CM_EV_DRIVER_MORE;
-    if ((bound || full) && !cm_compact_flush(c))
+    cm_tick tick = tick_of(event, thread);
+    if ((bound || begins || full) && !end_stretch(c, event->kind == CM_EV_TICK ? &tick : NULL))
         return false;
     if (bound)
         return note(c, thread, event, 0) && c->put(c->context, thread, event);
@@ -261,7 +286,7 @@ bool cm_compact_add(cm_compaction *c, uint32_t thread, const cm_event *event)
     }
     if (!cm_grow((void **)&c->items, &c->capacity, c->count + 2, sizeof *c->items))
         return false;
-    c->items[++c->count] = (compact_item){.event = *event, .thread = thread};
+    c->items[++c->count] = (compact_item){.event = *event, .thread = thread, .must = begins};
     return note(c, thread, event, (uint32_t)c->count);
 }
 
@@ -392,6 +417,7 @@ static bool put_sums(cm_compaction *c, uint64_t left_out, uint64_t runs, uint32_
     }
     cm_event e = {.kind = CM_EV_COMPACTED,
                   .time = time,
+                  .flags = CM_EVF_LEADS,
                   .address = left_out,
                   .size = (int64_t)runs,
                   .stack = nodes,
@@ -447,16 +473,23 @@ static bool reset_stretch(cm_compaction *c)
         memset(c->device_totals[i].at, 0, sizeof c->device_totals[i].at);
     for (size_t i = 0; i < POOLS; i++)
         c->pool[i].at = 0;
+    c->passed += c->count;
     c->count = 0;
     return true;
 }
 
-bool cm_compact_flush(cm_compaction *c)
+static bool end_stretch(cm_compaction *c, const cm_tick *next)
 {
     if (c->count == 0)
         return true;
+    cm_clock_leads_needed(c->leads, next, keep_lead, c);
     if (!choose(c))
         return false;
     keep_backwards(c);
     return put_stretch(c) && reset_stretch(c);
+}
+
+bool cm_compact_flush(cm_compaction *c)
+{
+    return end_stretch(c, NULL);
 }

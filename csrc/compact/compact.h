@@ -1,9 +1,11 @@
 /* Compaction: leaves out events of a recording that reports hardly need.
  *
  * Events are taken in stretches. One ends at every record that a reader may make a step's bound
- * (ticks, windows, the first node), and at CM_COMPACT_STRETCH events. These stay, unchanged and in
- * order:
+ * (ticks, windows, the first node, allocations that may lead to a tick), and at CM_COMPACT_STRETCH
+ * events. These stay, unchanged and in order:
  *
+ *   - allocations that lead to ticks, and those by which a reader learns which do
+ *     (heap/step_clock_leads.h);
  *   - every block that was alive at its end, and every free of an older one;
  *   - every block that was alive at its peak, per device, with its free;
  *   - autograd nodes that were alive at its end, frees of older ones, the first of each stack;

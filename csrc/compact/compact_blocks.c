@@ -198,7 +198,7 @@ bool cm_compact_allocate(cm_compaction *c, compact_thread *t, const cm_record *r
         c->items[at].charge = (uint8_t)cm_nodes_charge(c->nodes, record).kind;
     }
     run_forward(t, &record->event, at);
-    return take(c, &record->event, at);
+    return cm_compact_lead(c, &record->event, t->number, at) && take(c, &record->event, at);
 }
 
 /* The device of the block at this address, for an event without one. */
@@ -284,6 +284,8 @@ size_t cm_compact_see_blocks(cm_compaction *c, const compact_thread *t, const cm
             if (e->address != 0 && number != DEVICES)
                 cm_blocks_take(&c->blocks, (uint16_t)number, e->address, &block, NULL);
         } else if (e->kind == CM_EV_ALLOC && !ends_backward(t, e)) {
+            if (!cm_compact_lead(c, e, t->number, 0))
+                return SIZE_MAX;
             if (number == DEVICES || !is_on(&c->device[number], e))
                 number = cm_compact_find_device(c, e, true);
             if (number == DEVICES || !cm_compact_is_block(e))

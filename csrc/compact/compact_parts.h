@@ -8,6 +8,7 @@
 #include "../heap/driver_map.h"
 #include "../base/idmap.h"
 #include "../heap/nodes.h"
+#include "../heap/step_clock_leads.h"
 #include "compact.h"
 
 #define BLOCK_MAX ((int64_t)1 << 48) /* as in the replay: more is damage, and stays */
@@ -134,7 +135,9 @@ struct cm_compaction {
     cm_idmap made;       /* thread, sequence -> index of the node's creation in this stretch */
     uint8_t *stack_seen; /* a bit per stack: a node made there is in the trace */
     size_t stack_seen_bytes;
-    bool want_node; /* the next node made may begin a step */
+    cm_clock_leads *leads; /* positions count items */
+    uint64_t passed;       /* items of earlier stretches */
+    bool want_node;        /* the next node made may begin a step */
     compact_device device[DEVICES];
     size_t devices, last_device;
     uint32_t *todo, *touched; /* items; indices of threads */
@@ -199,6 +202,14 @@ static inline bool cm_compact_is_of_blocks(const cm_event *e)
  * of memory. */
 size_t cm_compact_see_blocks(cm_compaction *c, const compact_thread *t, const cm_event *events,
                              size_t count);
+/* Of all threads: an allocation that may lead to a tick. */
+static inline bool cm_compact_lead(cm_compaction *c, const cm_event *e, uint32_t thread,
+                                   uint32_t at)
+{
+    uint64_t position = at != 0 ? c->passed + at : 0;
+    return e->stack >= 1u << 28 || /* damage */
+           cm_clock_leads_block(c->leads, e->stack, thread, (cm_moment){position, e->time});
+}
 bool cm_compact_allocate(cm_compaction *c, compact_thread *t, const cm_record *record, uint32_t at);
 void cm_compact_release(cm_compaction *c, compact_thread *t, const cm_event *e, uint32_t at);
 bool cm_compact_find_alive(cm_compaction *c, const cm_event *e);

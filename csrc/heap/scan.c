@@ -376,7 +376,8 @@ bool cm_scan_apply(cm_scan *s, const cm_record *record)
     case CM_EV_ALLOC:
         return see_block(s, record, at);
     case CM_EV_COMPACTED:
-        cm_clock_compacted(s->clock);
+        if (!(e->flags & CM_EVF_LEADS))
+            cm_clock_compacted(s->clock);
         return true;
     case CM_EV_NODE_NEW:
         cm_clock_node(s->clock, at);

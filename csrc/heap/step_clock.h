@@ -121,7 +121,8 @@ bool cm_clock_object(cm_clock *clock, uint64_t object, cm_moment at, bool before
 bool cm_clock_renew(cm_clock *clock, uint64_t object);
 /* A block was allocated by this stack, numbered like a tick's. */
 bool cm_clock_block(cm_clock *clock, uint32_t stack, uint32_t thread, cm_moment at);
-/* Compaction left out blocks since the last tick: only ticks divide steps there. */
+/* Blocks were left out since the last tick by a compaction that kept no leads: only ticks divide
+ * steps there. */
 void cm_clock_compacted(cm_clock *clock);
 /* The recording ends by itself from here on: no part of the last step. */
 void cm_clock_close(cm_clock *clock, cm_moment at);

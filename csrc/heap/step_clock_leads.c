@@ -2,7 +2,12 @@
  * stack leads to a tick if it allocated between two ticks, the later of them being of that site,
  * whatever the site of the earlier one was. So what ends the previous iteration does not lead, nor
  * does setup: they come before one site only. */
-#include "step_clock_parts.h"
+#include "step_clock_leads.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../base/event.h"
 #include "../base/grow.h"
 #include "../base/idmap.h"
 
@@ -22,6 +27,7 @@ typedef struct site {
     entry *first; /* what was allocated before its first tick */
     size_t count;
     uint32_t thread; /* of that tick */
+    uint32_t led;    /* the segment in which cm_clock_leads_may_begin found what leads to it */
     uint64_t ticks;
 } site;
 
@@ -64,6 +70,50 @@ void cm_clock_leads_free(cm_clock_leads *leads)
     free(leads);
 }
 
+static uint64_t pair(uint32_t at, uint32_t stack)
+{
+    return (uint64_t)at << 32 | stack;
+}
+
+void cm_clock_leads_relearn(cm_clock_leads *leads)
+{
+    cm_idmap_clear(&leads->follows);
+    leads->last = 0;
+    if (leads->seen_capacity > 0)
+        memset(leads->seen, 0, leads->seen_capacity * sizeof *leads->seen);
+}
+
+/* Whether the stack leads to the site, should that tick next; sure: it does already. */
+static bool may_lead(const cm_clock_leads *leads, uint32_t number, uint32_t stack, bool *sure)
+{
+    uint32_t after, times = 0;
+    if (!cm_idmap_get(&leads->after, pair(number, stack), &after) || after == leads->last)
+        return false;
+    *sure = after == ANY_SITE;
+    cm_idmap_get(&leads->follows, pair(number, leads->last), &times);
+    return *sure || times < LEARNT;
+}
+
+bool cm_clock_leads_may_begin(cm_clock_leads *leads, uint32_t stack, uint32_t thread)
+{
+    if (stack < CM_STACK_FIRST)
+        return false;
+    bool may = stack >= leads->seen_capacity || leads->seen[stack] == 0;
+    if (!may && leads->seen[stack] == leads->segment)
+        return false;
+    for (size_t i = 0; i < leads->sites; i++) {
+        site *s = &leads->site[i];
+        bool sure;
+        if (s->led == leads->segment || s->thread != thread ||
+            !may_lead(leads, (uint32_t)i, stack, &sure))
+            continue;
+        if (sure)
+            s->led = leads->segment;
+        may = true;
+    }
+    return may;
+}
+
 bool cm_clock_leads_block(cm_clock_leads *leads, uint32_t stack, uint32_t thread, cm_moment at)
 {
     if (stack < CM_STACK_FIRST)
@@ -98,9 +148,14 @@ size_t cm_clock_leads_sites(const cm_clock_leads *leads)
 }
 
 /* A call with a gradient is another site than the same call without. */
+static uint64_t key_of(const cm_tick *tick)
+{
+    return (uint64_t)tick->stack << 1 | tick->no_grad;
+}
+
 static bool number_site(cm_clock_leads *leads, const cm_tick *tick, uint32_t *number)
 {
-    uint64_t key = (uint64_t)tick->stack << 1 | tick->no_grad;
+    uint64_t key = key_of(tick);
     if (cm_idmap_get(&leads->number, key, number))
         return true;
     *number = (uint32_t)leads->sites;
@@ -110,11 +165,6 @@ static bool number_site(cm_clock_leads *leads, const cm_tick *tick, uint32_t *nu
         return false;
     leads->site[leads->sites++] = (site){0};
     return true;
-}
-
-static uint64_t pair(uint32_t at, uint32_t stack)
-{
-    return (uint64_t)at << 32 | stack;
 }
 
 /* Notes what was allocated between the last tick and one of this site. */
@@ -148,6 +198,32 @@ static const entry *find_lead(const cm_clock_leads *leads, uint32_t number, cons
     return NULL;
 }
 
+/* A site's first tick, and the first ones after each other site, teach: they need all. */
+void cm_clock_leads_needed(const cm_clock_leads *leads, const cm_tick *next,
+                           void (*keep)(void *context, cm_moment at), void *context)
+{
+    uint32_t number, times = 0;
+    const entry *found = NULL;
+    if (next != NULL && cm_idmap_get(&leads->number, key_of(next), &number) &&
+        cm_idmap_get(&leads->follows, pair(number, leads->last), &times) && times == LEARNT)
+        found = find_lead(leads, number, leads->entry, leads->count, next->thread);
+    for (size_t i = 0; i < leads->count; i++)
+        if (times < LEARNT || leads->entry[i].fresh || &leads->entry[i] == found)
+            keep(context, leads->entry[i].at);
+}
+
+size_t cm_clock_leads_bytes(const cm_clock_leads *leads)
+{
+    size_t bytes = leads->site_capacity * sizeof *leads->site +
+                   leads->capacity * sizeof *leads->entry +
+                   leads->seen_capacity * sizeof *leads->seen +
+                   (leads->number.slots + leads->after.slots + leads->follows.slots) *
+                       sizeof *leads->number.slot;
+    for (size_t i = 0; i < leads->sites; i++)
+        bytes += leads->site[i].count * sizeof *leads->site[i].first;
+    return bytes;
+}
+
 bool cm_clock_leads_tick(cm_clock_leads *leads, const cm_tick *tick, cm_clock_lead *lead)
 {
     *lead = (cm_clock_lead){.at = tick->at};
@@ -156,11 +232,12 @@ bool cm_clock_leads_tick(cm_clock_leads *leads, const cm_tick *tick, cm_clock_le
     site *s = &leads->site[lead->site];
     const entry *found = NULL;
     lead->first = s->ticks++ == 0;
+    if (lead->first)
+        s->thread = tick->thread;
     if (!leads->compacted && lead->first) {
         if (!cm_copy((void **)&s->first, leads->entry, leads->count, sizeof *leads->entry))
             return false;
         s->count = leads->count;
-        s->thread = tick->thread;
     } else if (!leads->compacted) {
         found = find_lead(leads, lead->site, leads->entry, leads->count, tick->thread);
     }

@@ -6,6 +6,7 @@
 
 #include "../base/event.h"
 #include "step_clock.h"
+#include "step_clock_leads.h"
 
 enum {
     CM_CLOCK_KINDS = CM_TICK_BACKWARD + 1,
@@ -13,13 +14,6 @@ enum {
     CM_CLOCK_ENOUGH = 8, /* steps of a clock */
     CM_CLOCK_JOINED = 10 /* iterations made of joined steps: enough for a verdict (growth.h) */
 };
-
-/* Where what belongs to a tick begins: at the tick, or at an allocation before it. */
-typedef struct cm_clock_lead {
-    cm_moment at;
-    uint32_t site; /* number of the tick's stack */
-    bool first;    /* the site's first tick: cm_clock_leads_begin knows */
-} cm_clock_lead;
 
 /* The ticks of one step, of one kind (rule 1). */
 typedef struct cm_clock_group {
@@ -74,20 +68,6 @@ static inline bool cm_clock_ends_a_step(uint32_t kind)
 {
     return kind == CM_TICK_STEP || kind == CM_TICK_OPTIMIZER || kind == CM_TICK_BACKWARD;
 }
-
-/* Allocations that lead to ticks (step_clock_leads.c). false: out of memory. */
-typedef struct cm_clock_leads cm_clock_leads;
-cm_clock_leads *cm_clock_leads_new(void);
-void cm_clock_leads_free(cm_clock_leads *leads);
-bool cm_clock_leads_block(cm_clock_leads *leads, uint32_t stack, uint32_t thread, cm_moment at);
-void cm_clock_leads_compacted(cm_clock_leads *leads);
-bool cm_clock_leads_tick(cm_clock_leads *leads, const cm_tick *tick, cm_clock_lead *lead);
-void cm_clock_leads_close(cm_clock_leads *leads, cm_moment at);
-size_t cm_clock_leads_sites(const cm_clock_leads *leads);
-/* Where it begins, by all ticks so far. */
-cm_moment cm_clock_leads_begin(const cm_clock_leads *leads, const cm_clock_lead *lead);
-/* Where something new begins after the last tick. false: nowhere. */
-bool cm_clock_leads_trail(const cm_clock_leads *leads, cm_moment *trail);
 
 /* The end of the step that ends with the group, or the beginning of the one that begins with it. */
 static inline cm_moment cm_clock_bound(const cm_clock_leads *leads, const cm_clock_group *g,

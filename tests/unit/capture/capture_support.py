@@ -83,7 +83,10 @@ STRESS = [path for path in HERE.glob("*.c") if path.name not in ("frames_double.
 # What of the analysis the fold replays with.
 REPLAYED = [
     ROOT / "csrc/heap" / f"{name}.c"
-    for name in ("blocks", "driver_join", "driver_map", "driver_map_events", "driver_totals", "group_totals", "nodes")
+    for name in (
+        *("blocks", "driver_join", "driver_map", "driver_map_events", "driver_totals", "group_totals", "nodes"),
+        "step_clock_leads",
+    )
 ]
 
 
