@@ -13,7 +13,7 @@
 
 enum {
     CM_LOOPS_MAX = 64,       /* judged; programs have one to three */
-    CM_LOOP_STEPS_MIN = 5,   /* shorter ones prove nothing */
+    CM_LOOP_STEPS_MIN = 8,   /* shorter ones have no rate, and prove nothing */
     CM_LOOP_NONE = UINT8_MAX /* a step outside of the judged loops */
 };
 

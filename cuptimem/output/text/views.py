@@ -29,6 +29,7 @@ from cuptimem.report.account import Account
 from cuptimem.report.diff import DeviceDiff
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.kernels import Kernels
+from cuptimem.report.leaks import STEPS_NEEDED
 from cuptimem.report.ledger import Ledger
 from cuptimem.report.line_holders import LineHolders
 from cuptimem.report.model import Contents, Device, Report, Step
@@ -304,11 +305,15 @@ def _growth(steps: list[Step]) -> str:
         return f"{size(last.end)} live at its end"
     if change == 0:
         return f"{size(last.end)} live at step ends, steady"
-    changes = [after.end - before.end for before, after in itertools.pairwise(settled)]
-    if statistics.median(changes) == 0:  # now and then: no rate that would go on
-        pace = f"{signed(change)} in all"
-    else:
-        pace = f"{signed(round(change / len(changes)))} a step"
+    # What happens between two steps of the loop (an evaluation, another phase) is not theirs.
+    changes = [
+        after.end - before.end for before, after in itertools.pairwise(settled) if after.index - before.index == 1
+    ]
+    rate = statistics.mean(changes) if len(steps) >= STEPS_NEEDED and changes else 0
+    if rate and 0.5 <= statistics.median(changes) / rate <= 2:
+        pace = f"{signed(round(rate))} a step"
+    else:  # too few steps, now and then, up and down, or once: no rate that would go on
+        pace = f"{signed(change)} in {plural(len(settled) - 1, 'step')}"
     low, high = size(first.end), size(last.end)
     if low == high:
         return f"{high} live at step ends, {pace}"

@@ -43,7 +43,7 @@ def test_summary(report: cuptimem.Report) -> None:
     assert ("3.9", "KiB", "98", "%", "4", "forward") in rows
     assert f"{folder}/train.py:5  step      y = model(x)" in rows["3.9", "KiB", "98", "%", "4", "forward"]
     assert any(line.startswith("Steps: 3, counted by the optimizer's step at") for line in lines)
-    assert "96 B (step 0) to 112 B (step 2), +8 B a step" in lines[-1]
+    assert "96 B (step 0) to 112 B (step 2), +16 B in 2 steps" in lines[-1]
 
 
 def test_the_clock_says_what_it_passed_over_and_what_prof_step_would_change(tmp_path: Path) -> None:
@@ -93,11 +93,12 @@ def test_loops_are_told_apart(tmp_path: Path) -> None:
         step["index"] = index
     trend = str(from_dict("x", raw)).splitlines()[-3:]
     assert trend[0].startswith("Steps: 5, counted by") and trend[0].endswith(": 3 training, 2 evaluation")
-    assert trend[1].startswith("  cpu, training: peak per step 100 B to 300 B") and trend[1].endswith("+100 B a step")
+    assert trend[1].startswith("  cpu, training: peak per step 100 B to 300 B, ")
+    assert trend[1].endswith(" +200 B in 2 steps")
     assert trend[2].startswith("  cpu, evaluation: ") and trend[2].endswith("4.9 KiB live at step ends, steady")
     for step, end in zip(raw["steps"], (1 << 20, (1 << 20) + 4, (1 << 20) + 8, 0, 0), strict=True):
         step.update(peak=end, end=end)  # a range whose ends read the same is one size
-    same = "  cpu, training: peak per step 1.0 MiB; 1.0 MiB live at step ends, +4 B a step"
+    same = "  cpu, training: peak per step 1.0 MiB; 1.0 MiB live at step ends, +8 B in 2 steps"
     assert str(from_dict("x", raw)).splitlines()[-2] == same
 
 
@@ -231,7 +232,21 @@ def test_durations() -> None:
 def test_a_single_jump_is_no_growth_per_step(report: cuptimem.Report) -> None:
     step = report.steps[0]
     steps = [replace(step, index=i, end=100 if i < 6 else 230) for i in range(12)]
-    assert views._growth(steps).endswith("100 B (step 2) to 230 B (step 11), +130 B in all")
+    assert views._growth(steps).endswith("100 B (step 2) to 230 B (step 11), +130 B in 9 steps")
+
+
+def test_what_comes_between_is_not_the_loops_growth(report: cuptimem.Report) -> None:
+    """An evaluation after every fourth step that keeps 1,000 B; the training itself keeps 7 B a step."""
+    step = report.steps[0]
+    steps = [replace(step, index=i + i // 4, end=7 * i + 1000 * (i // 4)) for i in range(24)]
+    assert views._growth(steps).endswith("(step 28), +7 B a step")
+
+
+@pytest.mark.parametrize("ends", [[100 * i for i in range(7)], [100 * (i % 6) + i for i in range(24)]])
+def test_few_steps_and_what_goes_up_and_down_have_no_rate(report: cuptimem.Report, ends: list[int]) -> None:
+    step = report.steps[0]
+    said = views._growth([replace(step, index=i, end=end) for i, end in enumerate(ends)])
+    assert "a step" not in said and said.endswith(" steps")
 
 
 def test_rows_left_out_leave_a_gap_and_change_nothing(report: cuptimem.Report) -> None:
