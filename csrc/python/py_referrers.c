@@ -13,7 +13,7 @@ typedef struct search {
     bool *referred;  /* tracked: whether an object refers to it, by place in slot */
     size_t mask;
     PyObject *referrer, *found;
-    Py_ssize_t most;
+    Py_ssize_t most, parts; /* parts: of the object that is read, how many more */
     bool failed;
 } search;
 
@@ -90,6 +90,63 @@ static PyObject *referrers(PyObject *module, PyObject *arguments)
         traverse(s.referrer, visit, &s);
         if (s.failed || PyList_GET_SIZE(s.found) >= s.most)
             break;
+    }
+    free(s.slot);
+    if (s.failed)
+        Py_CLEAR(s.found);
+    return s.found;
+}
+
+/* --- what names lead to --------------------------------------------------------------------------
+ */
+
+static bool leads_everywhere(PyObject *o)
+{
+    return PyType_Check(o) || PyModule_Check(o) || PyFrame_Check(o);
+}
+
+enum { PARTS_NEAR = 1 << 10 }; /* of one object, so that a large container leaves room */
+
+static int visit_near(PyObject *o, void *argument)
+{
+    search *s = argument;
+    size_t at = place_of(s, o);
+    if (s->parts-- <= 0 || PyList_GET_SIZE(s->found) >= s->most)
+        return 1;
+    if (s->slot[at] != NULL || !PyObject_IS_GC(o) || leads_everywhere(o))
+        return 0;
+    s->slot[at] = o;
+    s->failed = PyList_Append(s->found, o) < 0;
+    return s->failed;
+}
+
+PyDoc_STRVAR(reachable_doc, "reachable(roots, without, most) -> list\n\nWhat objects lead to, "
+                            "themselves included, the nearest first, `most` of it. Types, modules, "
+                            "frames and the objects in `without` are not entered.");
+
+static PyObject *reachable(PyObject *module, PyObject *arguments)
+{
+    PyObject *roots, *without;
+    search s = {0};
+
+    if (!PyArg_ParseTuple(arguments, "O!O!n", &PyList_Type, &roots, &PyList_Type, &without,
+                          &s.most))
+        return NULL;
+    if (s.most < 0 || !make_room(&s, (size_t)s.most + (size_t)PyList_GET_SIZE(without)))
+        return PyErr_NoMemory();
+    s.found = PyList_New(0);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(without); i++) {
+        PyObject *o = PyList_GET_ITEM(without, i);
+        s.slot[place_of(&s, o)] = o;
+    }
+    s.parts = PY_SSIZE_T_MAX;
+    for (Py_ssize_t i = 0; s.found != NULL && !s.failed && i < PyList_GET_SIZE(roots); i++)
+        visit_near(PyList_GET_ITEM(roots, i), &s);
+    for (Py_ssize_t i = 0; s.found != NULL && !s.failed && i < PyList_GET_SIZE(s.found); i++) {
+        PyObject *o = PyList_GET_ITEM(s.found, i);
+        s.parts = PARTS_NEAR;
+        if (Py_TYPE(o)->tp_traverse != NULL)
+            Py_TYPE(o)->tp_traverse(o, visit_near, &s);
     }
     free(s.slot);
     if (s.failed)
@@ -259,6 +316,7 @@ static PyObject *frame_locals(PyObject *module, PyObject *frame)
 
 PyMethodDef cm_py_referrers_methods[] = {
     {"referrers", referrers, METH_VARARGS, referrers_doc},
+    {"reachable", reachable, METH_VARARGS, reachable_doc},
     {"tracked", (PyCFunction)(void (*)(void))tracked, METH_FASTCALL, tracked_doc},
     {"frame_locals", frame_locals, METH_O, frame_locals_doc},
     {NULL, NULL, 0, NULL},

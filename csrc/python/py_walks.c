@@ -41,19 +41,22 @@ static bool is_due(unsigned long tick)
     return optimizers && tick - counts.last >= counts.walks * counts.walks;
 }
 
-/* 24, 36, 72, 144, ... */
-static bool is_search_due(unsigned long tick)
+/* 24, 36, 72, 144, ...; 12: sooner. */
+static int search_due(unsigned long tick)
 {
-    return tick == 24 || (tick % 36 == 0 && (tick / 36 & (tick / 36 - 1)) == 0);
+    if (tick == 12)
+        return CM_DUE_LOOK_SOONER;
+    bool due = tick == 24 || (tick % 36 == 0 && (tick / 36 & (tick / 36 - 1)) == 0);
+    return due ? CM_DUE_LOOK : 0;
 }
 
 bool cm_py_walks_call(void)
 {
-    if (!counts.on || counts.ticks > 0 || counts.passes > 0 ||
-        !is_search_due(atomic_fetch_add(&counts.calls, 1) + 1))
+    if (!counts.on || counts.ticks > 0 || counts.passes > 0)
         return false;
-    atomic_fetch_or(&counts.due, CM_DUE_LOOK);
-    return true;
+    int due = search_due(atomic_fetch_add(&counts.calls, 1) + 1);
+    atomic_fetch_or(&counts.due, due);
+    return due != 0;
 }
 
 bool cm_py_walks_tick(bool pass)
@@ -64,11 +67,10 @@ bool cm_py_walks_tick(bool pass)
     /* Passes are ignored if there is an optimizer, whose first step follows the first pass. */
     if (pass && (counts.ticks > 0 || (tick == 1 && counts.optimizers > 0)))
         return false;
-    bool search = is_search_due(tick);
-    if (search)
-        atomic_fetch_or(&counts.due, CM_DUE_LOOK);
+    int search = search_due(tick);
+    atomic_fetch_or(&counts.due, search);
     if (!is_due(tick))
-        return search;
+        return search != 0;
     atomic_fetch_or(&counts.due, CM_DUE_WALK);
     counts.walks++;
     counts.last = tick;
@@ -101,8 +103,8 @@ static PyObject *walks_call(PyObject *module, PyObject *callable)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(walks_due_doc, "walks_due() -> int\n\nWhat is due: 1 a walk, 2 a search for holders. "
-                            "Then nothing is, until another tick.");
+PyDoc_STRVAR(walks_due_doc, "walks_due() -> int\n\nWhat is due: 1 a walk, 2 a search for holders, "
+                            "4 one for long recordings. Then nothing is, until another tick.");
 
 static PyObject *walks_due(PyObject *module, PyObject *nothing)
 {

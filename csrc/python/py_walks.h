@@ -5,8 +5,9 @@
  * a module or an optimizer was made since. New optimizers may begin another training (a split of a
  * cross-validation): they bring the walk forward, while walks get rarer.
  *
- * A search reads the trace, so searches get rarer, too: tick 24, 36, 72, 144 and so on. Without
- * ticks, outermost calls of modules are counted. */
+ * A search reads the trace, so searches get rarer, too: tick 24, 36, 72, 144 and so on; tick 12
+ * is for recordings that are too long to be read at tick 24. Without ticks, outermost calls of
+ * modules are counted. */
 #ifndef CM_PYTHON_PY_WALKS_H
 #define CM_PYTHON_PY_WALKS_H
 
@@ -17,7 +18,7 @@
 /* Counts a new object (cm_object_kind). With the GIL. */
 void cm_py_walks_count_object(int kind);
 
-enum { CM_DUE_WALK = 1, CM_DUE_LOOK = 2 };
+enum { CM_DUE_WALK = 1, CM_DUE_LOOK = 2, CM_DUE_LOOK_SOONER = 4 };
 
 /* Counts a tick of an optimizer or of a backward pass. Returns whether anything is due, which then
  * counts as made. A pass counts only if no optimizer ticks. Any thread, no GIL needed. */

@@ -19,8 +19,10 @@ _MOST = 1 << 18  # nodes
 class GraphWalk(seed._Walk):
     """One walk over the graphs of some tensors, the nearest nodes first."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, most: int = 0) -> None:
+        """most: nodes that it visits; 0: very many."""
         super().__init__(torch)
+        self._most = most or _MOST
         self.reached: dict[int, tuple[Any, Any]] = {}  # by id: a node, and the node or the tensor before it
         self.nodes_of: dict[int, int] = {}  # by id of a tensor (or node) that the walk began with
         self.saved_at: dict[int, Any] = {}  # address of a block -> the node that has saved it
@@ -29,33 +31,34 @@ class GraphWalk(seed._Walk):
     @property
     def is_partial(self) -> bool:
         """Whether there was more than it has seen."""
-        return self.skipped > 0 or len(self.reached) >= _MOST
+        return self.skipped > 0 or len(self.reached) >= self._most
 
-    def walk(self, tensors: Iterable[Any], nodes: Iterable[Any]) -> None:
-        """Walks from tensors, then from nodes that it has not reached yet. Call it while nothing can be collected."""
+    def walk(self, *starts: tuple[Iterable[Any], Iterable[Any]]) -> None:
+        """Walks from tensors, then from nodes, each time to what it has not reached yet. Call it while nothing can be
+        collected."""
         try:
-            self._walk(tensors, nodes)
+            self._still_until = seed._hold_still(self.torch, self._interval)
+            with living.undisturbed(self.torch):
+                for tensors, nodes in starts:
+                    self._walk(tensors, nodes)
+        except seed._MovingError:
+            self.skipped += 1
         finally:
             sys.setswitchinterval(self._interval)
 
     def _walk(self, tensors: Iterable[Any], nodes: Iterable[Any]) -> None:
-        self._still_until = seed._hold_still(self.torch, self._interval)
-        with living.undisturbed(self.torch):
+        pending: deque[tuple[Any, Any, int]] = deque()
+        for tensor in tensors:
             try:
-                pending: deque[tuple[Any, Any, int]] = deque()
-                for tensor in tensors:
-                    try:
-                        pending.append((self._still(self.base.grad_fn.__get__, tensor), tensor, id(tensor)))
-                    except own(RuntimeError):  # inside torch.func
-                        continue
-                self._spread(pending)
-                for node in nodes:
-                    self._spread(deque([(node, None, id(node))]))
-            except seed._MovingError:
-                self.skipped += 1
+                pending.append((self._still(self.base.grad_fn.__get__, tensor), tensor, id(tensor)))
+            except own(RuntimeError):  # inside torch.func
+                continue
+        self._spread(pending)
+        for node in nodes:
+            self._spread(deque([(node, None, id(node))]))
 
     def _spread(self, pending: deque[tuple[Any, Any, int]]) -> None:
-        while pending and len(self.reached) < _MOST:
+        while pending and len(self.reached) < self._most:
             node, before, root = pending.popleft()
             if node is None or id(node) in self.reached:
                 continue

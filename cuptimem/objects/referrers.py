@@ -15,6 +15,7 @@ import time
 import types
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -88,19 +89,30 @@ class _Roots:
     locals: dict[int, tuple[str, str, int]] = field(default_factory=dict)  # variable, function, cost
     of_one_pass: dict[int, set[str]] = field(default_factory=dict)  # of modules whose code runs
     tuples: dict[int, Any] = field(default_factory=dict)  # that locals are, by id
+    values: list[Any] = field(default_factory=list)  # of locals, those of the program's own functions first
+    own_values: int = 0  # how many of them are
+    spaces: list[dict[str, Any]] = field(default_factory=list)  # of all modules, those of the program's own first
+    own: int = 0  # how many of them are the program's own
 
 
 class Search:
-    """Finds routes to objects. It holds every object of the process: drop it at once."""
+    """Finds routes to objects. It holds every object of the process, or the nearest to names of the program's own: drop
+    it at once."""
 
-    def __init__(self, error: BaseException | None = None) -> None:
+    def __init__(self, error: BaseException | None = None, nearest: int = 0) -> None:
+        """error: the functions that it has left count as running. nearest: so many objects, not all."""
         self._began = time.thread_time()
-        # Listed before this search makes objects that refer to them. The search itself is among them: see close.
-        self.objects = all_objects(keep_tuples=True)
         self._is_whole = False  # nothing more refers to what was seen
-        self._roots = _names(error)
-        known = {id(one) for one in self.objects if type(one) is tuple}
-        self.objects += [one for at, one in self._roots.tuples.items() if at not in known]
+        if nearest:
+            self._roots = _names(error)
+            self.objects = _near(self._roots, nearest)
+        else:
+            # Listed before this search makes objects that refer to them. The search itself is among them: see close.
+            self.objects = all_objects(keep_tuples=True)
+            self._roots = _names(error)
+            known = {id(one) for one in self.objects if type(one) is tuple}
+            self.objects += [one for at, one in self._roots.tuples.items() if at not in known]
+        self._nearest = nearest
         self._parents: dict[int, list[Any]] = {}
         self._children: dict[int, list[Any]] = {}
         self._ends: dict[int, list[tuple[int, str, str]]] = {}  # by id of a value: cost, name, where
@@ -143,7 +155,7 @@ class Search:
             frontier = [one for one in frontier if id(one) not in self._best or self._best[id(one)][0] >= level]
             if finished or self._is_late():
                 return
-        self._is_whole = not frontier
+        self._is_whole = not frontier and not self._nearest
 
     def _see(self, item: Any) -> None:
         self._seen[id(item)] = item
@@ -377,21 +389,48 @@ def _joined(head: str, tail: str, segments: list[Segment]) -> Route:
 def _names(error: BaseException | None = None) -> _Roots:
     roots = _Roots()
     for name, module in list(sys.modules.items()):
-        if type(name) is str and isinstance_of(module, types.ModuleType):
+        if type(name) is str and (type(module) is types.ModuleType or isinstance_of(module, types.ModuleType)):
             space = _module_dict(module)
             if type(space) is dict and id(space) not in roots.modules and name != "__mp_main__":
-                roots.modules[id(space)] = _shown_module(name, space)
+                shown = roots.modules[id(space)] = _shown_module(name, space)
+                is_own = shown[1] == 1
+                roots.spaces.insert(0 if is_own else len(roots.spaces), space)
+                roots.own += is_own
+    of_own: list[Any] = []
     for frame, of_one_pass in _running(error):
         usual = 1 + (_WEAK if _is_library(frame.f_code.co_filename) else 0)
         if frame.f_code.co_name == "<module>":  # its names are those of the namespace
             roots.of_one_pass[id(frame.f_globals)] = set(of_one_pass) - _read_elsewhere(frame.f_globals)
-        for name, value in _core.frame_locals(frame).items():  # of several functions the outermost keeps it longest
+        variables = _core.frame_locals(frame)
+        (roots.values if usual > 1 else of_own).extend(variables.values())
+        for name, value in variables.items():  # of several functions the outermost keeps it longest
             if type(value) is tuple:
                 roots.tuples[id(value)] = value
             cost = usual + _MOMENT * (name in of_one_pass)
             if id(value) not in roots.locals or cost <= roots.locals[id(value)][2]:
                 roots.locals[id(value)] = name, frame.f_code.co_name, cost
+    roots.values[:0] = of_own
+    roots.own_values = len(of_own)
     return roots
+
+
+def _near(roots: _Roots, most: int) -> list[Any]:
+    """The objects to which names of the program's own lead, the nearest first, and its namespaces and classes."""
+    own = roots.spaces[: roots.own]
+    names = {space.get("__name__") for space in own}
+    values = [*roots.values, *(value for space in own for value in list(space.values()))]
+    kinds = {id(type(one)): type(one) for one in values}  # a class may have a hash of the program's
+    makes_classes = {key: any(one is type for one in mro(cls)) for key, cls in kinds.items()}
+    classes = {
+        id(one): one for one in values if makes_classes[id(type(one))] and _namespace(one).get("__module__") in names
+    }
+    spaces = [part for one in classes.values() for part in gc.get_referents(one) if type(part) is dict]
+    most -= len(own) + len(classes)
+    # Variables of functions that run first: a namespace may have thousands of names.
+    found = _core.reachable(roots.values[: roots.own_values], roots.spaces, max(0, most // 2))
+    known = {id(one) for one in found}
+    more = _core.reachable([*values, *spaces], roots.spaces, max(0, most - len(found)))
+    return [*own, *classes.values(), *found, *(one for one in more if id(one) not in known)]
 
 
 def _read_elsewhere(space: dict[str, Any]) -> set[str]:
@@ -409,6 +448,7 @@ def _shown_module(name: str, space: dict[str, Any]) -> tuple[str, int, bool]:
     return name, 1 + (_WEAK if is_weak else 0), is_notebook
 
 
+@lru_cache(1 << 13)
 def _is_library(file: str) -> bool:
     return _core.is_library(file)
 

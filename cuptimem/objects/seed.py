@@ -79,6 +79,9 @@ def _hold_still(torch: Any, interval: float) -> int:
     if code is None:
         return _FOR_EVER if len(sys._current_frames()) == 1 else 0
     still = max(_STILL_SECONDS, 16 * interval)
+    if len(sys._current_frames()) == 1:  # none waits for the GIL, and one that begins to waits for the new interval
+        sys.setswitchinterval(still)
+        return int((time.monotonic() + still) * 1e9)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         sys.setswitchinterval(still)

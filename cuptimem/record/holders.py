@@ -30,13 +30,16 @@ _LINES = 32  # whose live blocks are searched for at the end
 _PATHS = 3  # of each leak
 _SHARE = 0.1  # of the largest path's bytes: what holds less is left out
 _BLOCKS = 1 << 12  # of one leak that are searched for; a larger leak is sampled evenly
+_BLOCKS_EARLY = 1 << 9  # in an early search, of all leaks together
+_NEAREST = 1 << 13  # objects that an early search visits
+_NODES = 1 << 8  # ... and graph nodes
 _SAME = 3  # tensors of one block
 _VIEW = 4  # a view of less than such a part of its block is said to keep it
 _VIEWED_BYTES = 4096  # blocks below that are not worth a word
 _STEPS = 8  # of a path in words
 _LENGTH = 400  # characters
-_PATIENCE_SECONDS = 2.0  # for the analysis, or this share of the time recorded
-_EARLY_SECONDS = 0.1  # for all early searches together, or the same share
+_PATIENCE_SECONDS = 2.0  # for the analysis at the end, or the share below of the time recorded
+_EARLY_SECONDS = 0.1  # ... of so few events as an early search reads, on a slow machine
 _PATIENCE_SHARE = 0.01
 _EARLY = ("one epoch", "no collection", "carried on")  # suspects that an early search includes, besides verdicts
 _TENSOR, _STORAGE, _CONTEXT = 1, 2, 3  # _CONTEXT: of a custom autograd function
@@ -74,21 +77,28 @@ class Want:
     by_variable: bool = field(init=False, default=False)  # most of it is reached from a variable, not a module's state
 
     def __post_init__(self) -> None:
-        if len(self.blocks) > _BLOCKS:
-            every = -(-len(self.blocks) // _BLOCKS)
-            self.scale = len(self.blocks) / len(self.blocks[::every])
+        self.sample(_BLOCKS)
+
+    def sample(self, most: int) -> None:
+        """Searches for so many of the blocks only, evenly chosen."""
+        if len(self.blocks) > most:
+            every = -(-len(self.blocks) // most)
+            self.scale *= len(self.blocks) / len(self.blocks[::every])
             self.blocks = self.blocks[::every]
 
 
-def find(wants: Sequence[Want], error: BaseException | None = None) -> list[tuple[Holder, ...]]:
-    """For each, who holds it, the most bytes first. error: the functions that it has left count as running."""
+def find(
+    wants: Sequence[Want], error: BaseException | None = None, *, is_short: bool = False
+) -> list[tuple[Holder, ...]]:
+    """For each, who holds it, the most bytes first. error: the functions that it has left count as running. is_short:
+    only the objects nearest to names of the program's own are visited."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "UntypedStorage") or not wants:
         return [() for _ in wants]
     finder = None
     with living.no_collection():  # which runs finalizers, and what was found must stay what it is
         try:
-            finder = _Finder(torch, error)
+            finder = _Finder(torch, error, is_short)
             return finder.find(wants)
         finally:
             if finder is not None:
@@ -96,18 +106,19 @@ def find(wants: Sequence[Want], error: BaseException | None = None) -> list[tupl
 
 
 class _Finder:
-    def __init__(self, torch: Any, error: BaseException | None) -> None:
+    def __init__(self, torch: Any, error: BaseException | None, is_short: bool) -> None:
         self.torch = torch
         self.base = torch._C.TensorBase
         self.is_lazy_copy = getattr(torch._C, "_is_cow_tensor", lambda tensor: False)
         kinds = ((self.base, _TENSOR), (torch._C.StorageBase, _STORAGE), (torch._C._FunctionBase, _CONTEXT))
         self.kinds = {id(base): kind for base, kind in kinds}
-        self.search = referrers.Search(error)
+        self.search = referrers.Search(error, _NEAREST if is_short else 0)
+        self.is_short = is_short
         self.at: dict[int, list[Any]] = {}  # by address of a block: tensors on it, or what stands for it
         self.many: set[int] = set()  # addresses of blocks with more tensors than are noted
         self.roots: list[Any] = []  # tensors that autograd has made
         self.contexts: list[Any] = []  # of custom functions
-        self.graph = graph_paths.GraphWalk(torch)
+        self.graph = graph_paths.GraphWalk(torch, _NODES if is_short else 0)
 
     def find(self, wants: Sequence[Want]) -> list[tuple[Holder, ...]]:
         addresses = {address for want in wants for address, _ in want.blocks}
@@ -205,10 +216,12 @@ class _Finder:
     def _graphs(self, missing: Collection[int]) -> list[Any]:
         """Stand-ins for blocks that autograd alone holds. They are reached from tensors and nodes that have names."""
         graph, named = self.graph, self.search.has_name
-        # A variable of the moment reaches what a name that outlives the step does: that one holds it.
-        graph.walk(filter(self.search.is_kept, self.roots), filter(self.search.is_kept, self.contexts))
-        graph.walk(filter(named, self.roots), filter(named, self.contexts))
-        graph.walk(filter(self.search.is_referred_to, self.roots), ())  # from cycles, to what nothing else has led to
+        graph.walk(
+            # A variable of the moment reaches what a name that outlives the step does: that one holds it.
+            (filter(self.search.is_kept, self.roots), filter(self.search.is_kept, self.contexts)),
+            (filter(named, self.roots), filter(named, self.contexts)),
+            (filter(self.search.is_referred_to, self.roots), ()),  # from cycles, to what nothing else has led to
+        )
         stand_ins: list[Any] = []
         for address in missing:
             node = graph.saved_at.get(address)
@@ -253,10 +266,13 @@ class _Finder:
         """The tensors from which most nodes are reached; those made on the leak's own lines, if there are any."""
         roots = [one for one in (*self.roots, *self.contexts) if id(one) in self.graph.nodes_of]
         own = {id(one) for address in want.addresses for one in self.at.get(address, ())}
+        roots = [one for one in roots if id(one) in own] or roots
         each = want.bytes / want.nodes
+        seen = sum(self.graph.nodes_of[id(one)] for one in roots)
+        scale = want.nodes / seen if self.graph.is_partial and 0 < seen < want.nodes else 1.0
         found = []
-        for root in [one for one in roots if id(one) in own] or roots:
-            count = self.graph.nodes_of[id(root)]
+        for root in roots:
+            count = round(self.graph.nodes_of[id(root)] * scale)
             route = self._route([root])
             is_tensor = root is not self.graph.reached.get(id(root), (None,))[0]
             segments = (*route.segments, Segment(".grad_fn")) if is_tensor else route.segments
@@ -265,7 +281,7 @@ class _Finder:
 
     def _route_of_nothing(self) -> Route:
         """Of a block on which Python has no tensor, and which no graph that Python can reach has saved."""
-        if self.graph.is_partial:
+        if self.is_short or self.graph.is_partial:
             return Route(referrers.NOT_SEARCHED, "", ())
         is_cast = getattr(self.torch._C, "_is_any_autocast_enabled", bool)() and self.torch.is_autocast_cache_enabled()
         return Route(referrers.OF_CPP + (" (autocast's cache is on)" if is_cast else ""), "", ())
@@ -282,6 +298,7 @@ def _is_view(shown: int, size: int) -> bool:
 def _grouped(found: list[_Found], count: int, size: int, scale: float = 1.0, whole: bool = False) -> tuple[Holder, ...]:
     """Routes that differ in positions alone are one path; of many paths, also those that differ in keys. What the
     largest paths leave of all that were searched for is the last one."""
+    found = [one for one in found if one.route.head != referrers.NOT_SEARCHED] or found
     groups = _by_key(found)
     if len(groups) > _PATHS:
         groups = _by_key([replace(one, route=one.route.without_keys()) for one in found])
@@ -355,22 +372,30 @@ def note(core: Any, look: Look) -> None:
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "UntypedStorage"):
         return
-    patience = max(_EARLY_SECONDS if look.early else _PATIENCE_SECONDS, look.recorded * _PATIENCE_SHARE)
-    source = look.source() if not look.early or look.looked < patience else None
+    patience = _EARLY_SECONDS if look.early else max(_PATIENCE_SECONDS, look.recorded * _PATIENCE_SHARE)
+    source = look.source()
     raw = None if source is None else _analysis(core, source, patience)
     if raw is None:
+        if source is not None and not look.early:
+            raise TimeoutError(f"reading the recording takes more than {patience:.1f} s")
         return
     reasons = _EARLY if look.early else UNDECIDED
     rows = [row for row in _growing(raw, reasons) if not (look.early and _key(row) in look.known)]
+    if look.early and not rows:
+        return
     blocks = _Kept(raw)
     wants = [
         blocks.of(row["kind"], row["device"], row["count"], row["bytes"], row["first_step"], *blocks.made(row))
         for row in rows
     ]
+    if look.early:
+        for want in wants:
+            want.sample(_BLOCKS_EARLY // len(wants))
     alive = [(row, want) for row, want in zip(rows, wants, strict=True) if want.nodes or want.blocks]
     lines = [] if look.early else blocks.largest_lines(_LINES)
     error = None if look.early else sys.exc_info()[1] or refusals.ended_program()
-    found = find([*(want for _, want in alive), *(Want(blocks, whole=True) for _, _, blocks in lines)], error)
+    wanted = [*(want for _, want in alive), *(Want(blocks, whole=True) for _, _, blocks in lines)]
+    found = find(wanted, error, is_short=look.early)
 
     def write() -> None:
         # Before those of leaks: a reader that does not know CM_HOLDER_ALIVE goes by the last ones of a stack.
@@ -378,10 +403,13 @@ def note(core: Any, look: Look) -> None:
             _record(core, stack, _OF_ALIVE, device, holders)
         for (row, want), holders in zip(alive, found, strict=False):
             # What was found earlier counts on where most of it is gone by now.
-            if _key(row) in look.known and 2 * sum(one.bytes for one in holders) < row["bytes"]:
+            named = sum(one.bytes for one in holders if one.is_named)
+            if _key(row) in look.known and 2 * named < row["bytes"]:
                 continue
-            if any(one.is_named for one in holders):
+            if named > 0:
                 look.known.add(_key(row))
+            elif look.early:  # what it has not come to may have any name
+                continue
             if row["signature"] == "growing":
                 core.mark(core.MARK_HELD, 2 * row["stack"] + want.by_variable)
             _record(core, row["stack"], int(row["kind"] == "nodes"), row["device"], holders)

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 # Torch may arrive in one thread while another one ends the capture. The lock's holder must not wait for an import:
 # the thread in which torch arrives holds the import system's own lock. (Importing a loaded module does not wait.)
 _lock = _thread.RLock()
-_DUE_WALK, _DUE_LOOK = 1, 2  # _core.walks_due
+_DUE_WALK, _DUE_LOOK, _DUE_LOOK_SOONER = 1, 2, 4  # _core.walks_due
 _waiting: "ImportWatch | None" = None  # for torch, and for what starts processes
 _hooked = False
 _walks = False  # whether names of what is alive are wanted
-_look_early: "Callable[[], object] | None" = None  # for who holds what grows; None: not wanted
+_look_early: "Callable[[bool], object] | None" = None  # for who holds what grows; None: not wanted
 _problems: "list[str]" = []
 _notes: "dict[str, str]" = {}
 
@@ -57,16 +57,16 @@ def _step_ended() -> None:
     due = _core.walks_due()
     if due & _DUE_WALK:
         look_at_names()
-    if due & _DUE_LOOK and _look_early is not None:
-        _look_early()
+    if due & (_DUE_LOOK | _DUE_LOOK_SOONER) and _look_early is not None:
+        _look_early(not due & _DUE_LOOK)
 
 
 def install(
-    core: "ModuleType", options: "Options", say: "Callable[[str], None]", look_early: "Callable[[], object]"
+    core: "ModuleType", options: "Options", say: "Callable[[str], None]", look_early: "Callable[[bool], object]"
 ) -> None:
     """Hooks into PyTorch, or into its arrival, and into CUDA. Before recording starts: what they allocate is not the
     program's. say: gets what the user should know while recording is on. look_early: called after some of the
-    program's steps, for who holds what grows."""
+    program's steps, for who holds what grows, with whether it is only due in a long recording."""
     global _operators, _walks, _look_early
     _operators, _walks = options.operators, options.walks
     _look_early = look_early if options.holders else None

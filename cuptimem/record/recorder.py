@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
 
 
+EARLY_EVENTS = 30_000  # that a search reads while the loop runs: some 5 ms
+
 _lock = _thread.RLock()
 _capture: "Capture | None" = None
 _orphan: "Capture | None" = None  # started, and not yet any window's
@@ -151,7 +153,7 @@ class Capture:
         self.role = ""  # as the trace has it
         self.holders: set[tuple[object, ...]] = set()  # leaks that a name was found for
         self.looking = _thread.RLock()  # held by an early search
-        self.looked = 0.0  # seconds of their threads' own time that those took
+        self.looked_last = False  # whether a note says that it got too long for those
 
 
 class Window:
@@ -182,14 +184,15 @@ class Window:
 
 
 class Look:
-    """A search for who holds what grows (holders.py). early: while the loop runs, in its thread."""
+    """A search for who holds what grows (holders.py). early: while the loop runs, in its thread, which must not wait
+    for more than a few milliseconds; sooner: only if the recording will be too long for the next one."""
 
-    def __init__(self, window: Window, *, early: bool = False) -> None:
+    def __init__(self, window: Window, *, early: bool = False, sooner: bool = False) -> None:
         capture = window.capture
         self.window = window
         self.early = early
         self.recorded = time.monotonic() - capture.began
-        self.looked = capture.looked
+        self.sooner = sooner
         self.known = capture.holders
 
     @property
@@ -206,8 +209,15 @@ class Look:
     def _early_source(self) -> "tuple[str, object, int] | None":
         if self.is_over or self.window.closing:
             return None
-        self.window.capture.core.capture_sync()
-        return self.window.source
+        capture = self.window.capture
+        capture.core.capture_sync()
+        events = capture.core.capture_counts()["events"]
+        if events > EARLY_EVENTS:
+            if not capture.looked_last:
+                capture.core.capture_note({"holders.early": str(EARLY_EVENTS)})
+            capture.looked_last = True
+            return None
+        return None if self.sooner and events * 2 <= EARLY_EVENTS else self.window.source
 
     def record(self, write: "Callable[[], None]") -> None:
         """Calls this while the capture cannot end; never for another capture."""
@@ -223,19 +233,16 @@ class Look:
                 write_into_this()
 
 
-def _look_early() -> None:
+def _look_early(sooner: bool) -> None:
     """Records who holds what grows so far: a function's variables are gone when the recording ends."""
     capture = _capture
     if capture is not None and capture.pid == os.getpid():
-        _unless_taken(capture.looking, lambda: _look(capture))
+        _unless_taken(capture.looking, lambda: _look(capture, sooner))
 
 
-def _look(capture: Capture) -> None:
-    windows = capture.windows[:1]
-    began = time.thread_time()
-    for window in windows:  # the outermost, as at the stop
-        instruments.look_for_holders(capture.core, Look(window, early=True))
-    capture.looked += time.thread_time() - began
+def _look(capture: Capture, sooner: bool) -> None:
+    for window in capture.windows[:1]:  # the outermost, as at the stop
+        instruments.look_for_holders(capture.core, Look(window, early=True, sooner=sooner))
 
 
 def _unless_taken(lock: "_thread.RLock", function: "Callable[[], _T]") -> "_T | None":

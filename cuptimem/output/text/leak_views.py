@@ -55,6 +55,8 @@ _GONE = (
     "cuptimem.profile() around the loop ends before and knows it."
 )
 
+_EARLY = " While it ran they were searched in its first {} events only: to read more would have paused the program."
+
 
 def reason(leak: Leak) -> str:
     """Why a suspect is no verdict, in words; "" for a verdict."""
@@ -389,7 +391,9 @@ def full(report: Report, top: int, holders: bool = True) -> list[Block]:
         blocks += entry(leak, several, number, holders)
     blocks += _left_out(len(report.leaks) - top, "leaks")
     if holders and any(_is_gone(report, leak) for leak in report.leaks[:top]):
-        blocks += [Text(), *_prose(_GONE, "dim")]
+        most = report.environment.get("holders.early", "")
+        early = _EARLY.format(count(int(most))) if most.isdecimal() else ""
+        blocks += [Text(), *_prose(_GONE + early, "dim")]
     if report.suspects:
         blocks += [Text(), Text("Suspects: these grew, and each says why it is no verdict", "title")]
         for suspect in sorted(report.suspects, key=lambda one: not one.undecided)[:top]:

@@ -24,7 +24,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import cuptimem  # noqa: E402  behind torch's presence
-from cuptimem.objects import living  # noqa: E402
+from cuptimem import _core  # noqa: E402
+from cuptimem.objects import living, referrers  # noqa: E402
+from cuptimem.output.text import text, views  # noqa: E402
 from cuptimem.record import holders, recorder  # noqa: E402
 from cuptimem.report.leaks import Holder  # noqa: E402
 from tests.oracle.evidence import suite  # noqa: E402
@@ -383,11 +385,79 @@ def test_the_look_at_the_end_replaces_what_is_still_alive() -> None:
 
 def test_searches_only_where_something_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
-    monkeypatch.setattr(holders, "find", lambda wants, _: searched.append(len(wants)) or [() for _ in wants])
+    monkeypatch.setattr(holders, "find", lambda wants, *_, **__: searched.append(len(wants)) or [() for _ in wants])
     with cuptimem.profile() as prof:
         train(40, keep=False)
-        during = len(searched)
-    assert during > 0 and not any(searched[:during]) and not prof.report.leaks
+        assert not searched
+    assert len(searched) == 1 and not prof.report.leaks
+
+
+def test_a_long_recording_is_searched_sooner_and_then_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In step 12, as in step 24 there is too much to read; the report says that the searches have ended."""
+
+    def each(step: int) -> None:
+        if step == 9:
+            _core.capture_sync()
+            monkeypatch.setattr(recorder, "EARLY_EVENTS", _core.capture_counts()["events"] * 3 // 2)
+
+    with cuptimem.profile() as prof:
+        train(40, each)
+    assert paths(prof.report) == ["losses in train() → list[0:11]"]
+    assert [one.step for leak in prof.report.leaks for one in leak.holders] == [12]
+    monkeypatch.setattr(recorder, "EARLY_EVENTS", 10)
+    with cuptimem.profile() as prof:
+        train(40)
+    assert paths(prof.report) == [] and prof.report.environment["holders.early"] == "10"
+    shown = " ".join(text.render(views.leaks(prof.report, 10), 80).split())
+    assert "searched in its first 10 events only" in shown
+
+
+def test_an_early_search_visits_no_more_than_its_bound() -> None:
+    losses = [new()]
+    others: list[Any] = [[number] for number in range(100_000)]
+    search = referrers.Search(nearest=1000)
+    assert len(search.objects) <= 1000 and any(one is losses for one in search.objects)
+    search.close()
+    (found,) = holders.find([holders.Want([(losses[0].data_ptr(), BYTES)])], is_short=True)
+    assert [one.path for one in found] == ["losses in test_an_early_search_visits_no_more_than_its_bound() → list[0]"]
+    far = others[-1]
+    far[0] = new()
+    (found,) = holders.find([holders.Want([(far[0].data_ptr(), BYTES)])], is_short=True)
+    assert [one.path for one in found][:1] != ["no Python object: C++ holds it"]
+
+
+NEAR = """
+import torch
+from cuptimem.record import holders
+def new():
+    return torch.ones(256)
+class Keeper:
+    kept = []
+    def __init__(self):
+        self.history = [new()]
+def closure():
+    history = [new()]
+    return (lambda: history), history[0]
+KEPT = {"loss": [new()]}
+Keeper.kept.append(new())
+def main():
+    keeper = Keeper()
+    step, captured = closure()
+    address, captured = captured.data_ptr(), None
+    end = new().requires_grad_().exp().sum()
+    saved = end.grad_fn.next_functions[0][0]._saved_result.data_ptr()
+    found = [KEPT["loss"][0].data_ptr(), keeper.history[0].data_ptr(), Keeper.kept[0].data_ptr(), address, saved]
+    wants = [holders.Want([(one, 1024)]) for one in found]
+    near, whole = holders.find(wants, is_short=True), holders.find(wants)
+    assert near == whole, (near, whole)
+    assert [one.path.partition(" ")[0] for (one,) in near] == ["KEPT", "keeper.history", "Keeper.kept", "step", "end"]
+main()
+"""
+
+
+def test_an_early_search_finds_what_is_near() -> None:
+    """A global's item, an attribute, a class, a closure, and a graph, as the whole search names them."""
+    subprocess.run([sys.executable, "-c", NEAR], check=True)
 
 
 def test_a_window_inside_sees_what_was_recorded_in_it() -> None:
@@ -423,11 +493,11 @@ def test_a_window_that_closes_during_a_look(monkeypatch: pytest.MonkeyPatch) -> 
     find = holders.find
     others: list[Any] = []
 
-    def closes(wants: Any, error: Any) -> Any:
+    def closes(wants: Any, error: Any, **how: Any) -> Any:
         monkeypatch.undo()
         prof.__exit__(None, None, None)
         others.append(cuptimem.profile().__enter__())
-        return find(wants, error)
+        return find(wants, error, **how)
 
     monkeypatch.setattr(holders, "find", closes)
     prof = cuptimem.profile().__enter__()
