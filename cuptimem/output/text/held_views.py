@@ -24,10 +24,11 @@ def said(holder: Holder) -> str:
 
 
 def each(holders: Iterable[Holder], whole: int) -> list[str]:
-    """A line for each, with its share of so many bytes where it is not all of them."""
+    """A line for each, with its share of so many bytes where it is not all of them; none for others of 0 %."""
     return [
         said(one) + ("" if one.bytes >= _WHOLE * whole or whole <= 0 else f" ({share(one.bytes, whole)})")
         for one in holders
+        if one.path != OTHERS or one.bytes > (1 - _WHOLE) * whole
     ]
 
 
