@@ -290,7 +290,8 @@ def test_what_lies_between_two_measurements_is_said(make: Make, tensors: int) ->
     held = report.device("cuda:0").reserved_peak
     one = report.ledger()
     above = (held or 0) - one.tensors - one.rounding - one.cached
-    said = f"! cuda:0: between two measurements PyTorch's allocator held up to {size(held or 0)}, {size(above)} more than here"
+    more = f"held up to {size(held or 0)}, {size(above)} more than here"
+    said = f"! cuda:0: between two measurements PyTorch's allocator {more}"
     assert (said in prose(ledger(report))) == (said in prose(str(report).splitlines())) == (tensors == 30 * GIB)
 
 

@@ -317,7 +317,8 @@ def test_table_groups_as_the_verb(show: Show, tmp_path: Path, by: str) -> None:
     for report in (stacked.trained(tmp_path), stack_reports.some(tmp_path, 6)):
         page = show(tables.table(report, report.peaks, by, "bytes"))
         found = page.evaluate(
-            "[...document.querySelectorAll('#table tbody tr')].map((r) => [4, 2].map((i) => r.cells[i].firstChild.data))"
+            "[...document.querySelectorAll('#table tbody tr')]"
+            ".map((r) => [4, 2].map((i) => r.cells[i].firstChild.data))"
         )
         rows = grouping.group(report.peak.contributors, by, "bytes")
         expected = [[printable(row.key), f"{row.count:,}"] for row in rows]
