@@ -96,13 +96,28 @@ static bool died_behind(cm_leaks *l, const cm_block *block)
     return true;
 }
 
+/* Notes lines of the program that allocate behind a training, which they do not do in it. */
+static bool born_behind(cm_leaks *l, const cm_block *block)
+{
+    for (uint32_t i = 0; i < l->loops->count; i++) {
+        const cm_loop *loop = &l->loops->loop[i];
+        bool has = true;
+        if (l->loop[i].used || !is_over(loop) || !cm_loops_trains(l->loops, loop))
+            continue;
+        if (!cm_track_has_line(l->track, block, i, &has))
+            return false;
+        l->loop[i].used = !has;
+    }
+    return true;
+}
+
 static bool change(void *part, const cm_change *c)
 {
     cm_leaks *l = part;
     uint32_t step;
     if (c->bytes >= 0) {
         l->born = l->run->replay->position;
-        return cm_track_birth(l->track, &c->block);
+        return born_behind(l, &c->block) && cm_track_birth(l->track, &c->block);
     }
     if (l->evaluated && !died_behind(l, &c->block))
         return false;
@@ -304,6 +319,8 @@ static bool see_mark(cm_leaks *l, const cm_record *record)
     switch (e->size) {
     case CM_MARK_FINAL_COLLECT_BEGIN:
         l->asked = true;
+        l->returned = !cm_reader_stack_frame(l->run->reader, e->stack, &(cm_frame){0}) &&
+                      cm_reader_meta(l->run->reader, "exception") == NULL;
         l->final_disabled = e->address == 0;
         l->collecting = true;
         l->collector = record->thread;
@@ -391,7 +408,7 @@ static bool count_alive(cm_leaks *l)
     for (uint32_t i = 0; i < l->loops->count; i++) {
         const cm_loop *loop = &l->loops->loop[i];
         cm_track_group *g;
-        if (!is_over(loop) || cm_loops_trains(l->loops, loop))
+        if (!is_over(loop))
             continue;
         l->loop[i].older_left = older_than(l, loop);
         for (const cm_block *block = NULL; (block = cm_blocks_next(blocks, block)) != NULL;) {
