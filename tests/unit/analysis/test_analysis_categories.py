@@ -400,6 +400,18 @@ def test_another_batch_in_the_midst_of_a_step_is_an_input(analyze: Analyze) -> N
     assert allocated(analyze, t) == {"input": 4 * 65, "activation": 4 * (2 + 4 + 8 + 128), "temporary": 4 * 16}
 
 
+def test_what_inference_collects_is_kept(analyze: Analyze) -> None:
+    """Without a graph, an update or a backward pass: what is made after a forward is no data that was read before."""
+    t = Loop()
+    for step in range(8):
+        t.alloc(0x100, 1, t.line(2))
+        t.alloc(0x200, 2, t.call(0x77))
+        t.alloc(0x1000 + step, 64, t.line(11))
+        t.free(0x200)
+        t.free(0x100)
+    assert allocated(analyze, t)["kept"] == 8 * 64
+
+
 def test_inputs_of_a_recurrent_network(analyze: Analyze) -> None:
     """One line makes all of them: the first comes before the forward, the others in its midst."""
     t = Loop()
