@@ -217,7 +217,7 @@ typedef struct cm_leak_part {
 } cm_leak_part;
 
 /* Something that grows. Judged at the last step boundary of its loop. Sizes of graph nodes are
- * estimates: CM_NODE_BYTES each. */
+ * estimates (node_size.h). */
 typedef struct cm_leak {
     cm_leak_kind kind;
     cm_leak_signature signature;
@@ -259,10 +259,6 @@ typedef struct cm_held_line {
     uint32_t device, stack;            /* stack: one that leads to the line */
     size_t first_holder, holder_count; /* in alive_holders, the most bytes first */
 } cm_held_line;
-
-enum {
-    CM_NODE_BYTES = 1229
-}; /* a node of an official build with its share of the graph: 1.2 KiB */
 
 typedef struct cm_rss_point {
     uint64_t time_ns;

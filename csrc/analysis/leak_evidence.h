@@ -5,11 +5,15 @@
 
 #include "census.h"
 #include "../base/idmap.h"
+#include "node_size.h"
 #include "parts.h"
 #include "track.h"
 #include "verdict.h"
 
-enum { CM_FULL_COLLECTION = 2 }; /* generation */
+enum {
+    CM_FULL_COLLECTION = 2,   /* generation */
+    CM_LEAKS_NODE_UNIT = 1024 /* bytes of a node while it is judged; what it takes is known later */
+};
 
 /* Flag in the order of a row of nodes, above the sequence number: no backward has run it. */
 #define CM_LEAKS_NEVER_RAN ((uint64_t)1 << 63)
@@ -60,6 +64,7 @@ typedef struct cm_leaks {
     bool evaluated;   /* a loop that does not train is over */
     uint64_t born;    /* records before the last allocation */
     cm_idmap held_by; /* canonical stack -> whether it is reached from a variable (CM_MARK_HELD) */
+    cm_node_size node_size;
     cm_verdicts verdicts;
 } cm_leaks;
 

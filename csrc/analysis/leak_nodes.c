@@ -121,14 +121,17 @@ static bool report(judge *j, bool with_dead, const cm_leak *judged, const member
     if (births->count == 0 || !collect(&j->line_parts, &seen->parts, of, count) ||
         !cm_grow((void **)&j->part, &j->part_capacity, j->line_parts.count, sizeof *j->part))
         return births->count == 0;
+    int64_t size = cm_node_size_of(&l->node_size);
     uint64_t unrun = 0, all = 0;
     for (size_t i = 0; i < j->line_parts.count; i++) {
         const cm_census_row *row = &j->line_parts.row[i];
         all += row->count;
         unrun += row->youngest & CM_LEAKS_NEVER_RAN ? row->count : 0;
-        j->part[i] =
-            (cm_leak_part){cm_stack_class_example(l->classes, row->step), row->bytes, row->count};
+        j->part[i] = (cm_leak_part){cm_stack_class_example(l->classes, row->step),
+                                    row->bytes / CM_LEAKS_NODE_UNIT * size, row->count};
     }
+    leak->bytes = leak->bytes / CM_LEAKS_NODE_UNIT * size;
+    leak->bytes_per_step *= (double)size / CM_LEAKS_NODE_UNIT;
     out.holds_inputs = unrun * 2 > all;
     int cpu = cm_replay_find_device(l->run->replay, CM_DEVICE_CPU, -1);
     leak->kind = CM_LEAK_NODES;

@@ -9,6 +9,8 @@
 #include "../base/grow.h"
 #include "leak_cases.h"
 
+enum { WARM_UP = 10 }; /* one in so many steps */
+
 static void destroy(void *part)
 {
     cm_leaks *l = part;
@@ -148,7 +150,7 @@ static bool node_row(cm_leaks *l, const cm_node_life *life, uint32_t step, cm_ce
 {
     uint32_t stack = life->stack >= CM_NODE_ACCUMULATION ? CM_STACK_NONE : life->stack;
     *row = (cm_census_row){.step = step,
-                           .bytes = CM_NODE_BYTES,
+                           .bytes = CM_LEAKS_NODE_UNIT,
                            .count = 1,
                            .youngest = (life->ran ? 0 : CM_LEAKS_NEVER_RAN) |
                                        (life->sequence & (CM_LEAKS_NEVER_RAN - 1))};
@@ -175,7 +177,7 @@ static bool node_died_in_loop(cm_leaks *l, const cm_loop *loop, const cm_node_li
         at = (uint32_t)l->node_death_count++;
         l->node_deaths[at] = (cm_growth_deaths){0};
     }
-    cm_growth_die(&l->node_deaths[at], loop->steps, step, loop->passed, CM_NODE_BYTES);
+    cm_growth_die(&l->node_deaths[at], loop->steps, step, loop->passed, CM_LEAKS_NODE_UNIT);
     return true;
 }
 
@@ -351,6 +353,15 @@ static bool see_mark(cm_leaks *l, const cm_record *record)
     }
 }
 
+/* Behind the warm-up, which loads libraries and builds state. */
+static void see_sample(cm_leaks *l, const cm_event *e)
+{
+    const cm_replay *replay = l->run->replay;
+    if (e->address == CM_SAMPLE_MALLOC && replay->step >= (int64_t)l->run->steps->count / WARM_UP)
+        cm_node_size_see(&l->node_size, cm_nodes_alive(replay->nodes),
+                         e->size - cm_replay_host_live(replay));
+}
+
 static bool event(void *part, const cm_record *record)
 {
     cm_leaks *l = part;
@@ -361,6 +372,9 @@ static bool event(void *part, const cm_record *record)
                node_died(l, &life, record->thread);
     case CM_EV_MARK:
         return see_mark(l, record);
+    case CM_EV_SAMPLE:
+        see_sample(l, &record->event);
+        return true;
     case CM_EV_OBJECT_NEW:
     case CM_EV_TICK:
         return cm_loops_event(l->loops, record, l->run->replay->step, l->run->replay->attribution);
@@ -508,7 +522,8 @@ const cm_part_kind cm_part_leaks = {.name = "leaks",
                                     .event = event,
                                     .events =
                                         CM_PART_EVENT(CM_EV_NODE_FREE) | CM_PART_EVENT(CM_EV_MARK) |
-                                        CM_PART_EVENT(CM_EV_OBJECT_NEW) | CM_PART_EVENT(CM_EV_TICK),
+                                        CM_PART_EVENT(CM_EV_OBJECT_NEW) |
+                                        CM_PART_EVENT(CM_EV_TICK) | CM_PART_EVENT(CM_EV_SAMPLE),
                                     .step = step,
                                     .finish = finish,
                                     .destroy = destroy};

@@ -119,17 +119,6 @@ static bool change(void *part, const cm_change *c)
                t->run->replay->device[number].reserved);
 }
 
-/* Pinned memory is private and writable on the simulated device only: where it is not, growth of it
- * hides as much of something else's. */
-static int64_t of_tensors(const cm_replay *replay)
-{
-    int64_t sum = 0;
-    for (size_t i = 0; i < replay->device_count; i++)
-        if (replay->device[i].type == CM_DEVICE_CPU || replay->device[i].type == CM_DEVICE_PINNED)
-            sum += replay->device[i].live;
-    return sum;
-}
-
 static bool see_sample(timeline *t, const cm_record *record)
 {
     const cm_event *e = &record->event;
@@ -137,8 +126,8 @@ static bool see_sample(timeline *t, const cm_record *record)
         return true;
     if (e->address == CM_SAMPLE_RSS)
         return add(&t->rss, t->limit, record->time_ns, e->size, -1);
-    return e->address != CM_SAMPLE_USED ||
-           add(&t->rest, t->limit, record->time_ns, e->size - of_tensors(t->run->replay), -1);
+    return e->address != CM_SAMPLE_USED || add(&t->rest, t->limit, record->time_ns,
+                                               e->size - cm_replay_host_live(t->run->replay), -1);
 }
 
 static bool event(void *part, const cm_record *record)

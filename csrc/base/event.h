@@ -203,7 +203,8 @@ typedef enum cm_label_kind {
 } cm_label_kind;
 
 typedef enum cm_sample_kind {
-    CM_SAMPLE_RSS = 1, /* resident memory */
+    CM_SAMPLE_RSS = 1,    /* resident memory */
+    CM_SAMPLE_MALLOC = 3, /* at a tick: what malloc has given out */
     CM_SAMPLE_USED = 2 /* at a tick: address space that is private and writable, without what malloc
                           keeps free */
 } cm_sample_kind;

@@ -59,8 +59,10 @@ static void take_sample(void)
 
     if (!cm_statm_read(&now))
         return;
+    struct mallinfo2 of_malloc = ask_malloc();
     emit(CM_SAMPLE_RSS, now.resident);
-    emit(CM_SAMPLE_USED, now.writable - (int64_t)ask_malloc().fordblks);
+    emit(CM_SAMPLE_USED, now.writable - (int64_t)of_malloc.fordblks);
+    emit(CM_SAMPLE_MALLOC, (int64_t)(of_malloc.uordblks + of_malloc.hblkhd));
 }
 
 /* Of the processor: another program's turn in between is no cost of ours. */

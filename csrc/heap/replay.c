@@ -161,6 +161,15 @@ int cm_replay_find_device(const cm_replay *r, uint8_t type, int8_t index)
     return r->device_number[device_key(type, index)] - 1;
 }
 
+int64_t cm_replay_host_live(const cm_replay *r)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < r->device_count; i++)
+        if (r->device[i].type == CM_DEVICE_CPU || r->device[i].type == CM_DEVICE_PINNED)
+            sum += r->device[i].live;
+    return sum;
+}
+
 int cm_replay_device(cm_replay *r, uint8_t type, int8_t index)
 {
     if (type == CM_DEVICE_CPU)

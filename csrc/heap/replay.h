@@ -129,6 +129,9 @@ void cm_replay_begin(cm_replay *replay);
 int cm_replay_apply(cm_replay *replay, const cm_record *record, cm_change change[2]);
 /* The number of a device, made if need be; -1 with error set: too many devices. */
 int cm_replay_device(cm_replay *replay, uint8_t type, int8_t index);
+/* Live bytes of tensors in host memory. Pinned memory is private to the process and writable on the
+ * simulated device only: where it is not, growth of it hides as much of something else's. */
+int64_t cm_replay_host_live(const cm_replay *replay);
 /* The number of a known device; -1: unknown. */
 int cm_replay_find_device(const cm_replay *replay, uint8_t type, int8_t index);
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from craft import SAMPLE
 from leak_program import KEEP, NODE_BYTES, Program, forward, line_of, only, quiet, reasons, train
 
 
@@ -107,3 +108,17 @@ def test_nodes_that_nobody_sees_die_are_not_counted(verdicts: Callable[..., dict
     p = train(40, lambda p, i: p.node(KEEP))
     assert len(verdicts(p)["leaks"]) == 1
     assert quiet(verdicts(p, nodes="not available: torch 1.0"))
+
+
+@pytest.mark.parametrize(("each", "said"), [(650, 650), (1400, 1400), (50_000, 1500), (100, 500)])
+def test_what_a_node_takes_is_measured_by_what_malloc_has_given_out(
+    verdicts: Callable[..., dict[str, Any]], each: int, said: int
+) -> None:
+    p = Program()
+    for _ in range(100):
+        p.work()
+        p.kept += forward(p, keep=True)
+        p.tick()
+        p.t.add(SAMPLE, 3, (1 << 30) + each * len(p.kept), thread=0)
+    (row,) = verdicts(p)["leaks"]
+    assert row["bytes"] == row["count"] * said and row["bytes_per_step"] == 3.0 * said
