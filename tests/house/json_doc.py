@@ -89,7 +89,8 @@ REGIONS = {
             "holders": '`[{"path", "count", "bytes", "step"}]`, the most bytes first: how the program refers to '
             "`count` of its blocks (nodes); `step`: in which it was searched, null at the end; empty where nothing was "
             "searched, or everything was gone by then",
-            "estimated": "true where the bytes are an estimate: of nodes only the number is measured",
+            "estimated": "true where the bytes are an estimate: of nodes the number is exact, what one takes is "
+            "measured by how malloc's bytes grow with them ([leaks.md](leaks.md#the-bytes-of-a-graph))",
             "line": "the frame shown first: of `retained_at`, else of `stack`, the innermost of the user's own code; "
             "else null",
             "stack_lost": STACK["stack_lost"],
