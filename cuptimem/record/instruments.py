@@ -6,6 +6,7 @@ script in a folder that shadows a standard module gets its own one, and a progra
 
 import _thread
 import sys
+import time
 
 from cuptimem.errors import own
 from cuptimem.record import driver_level, garbage
@@ -28,6 +29,7 @@ _waiting: "ImportWatch | None" = None  # for torch, and for what starts processe
 _hooked = False
 _walks = False  # whether names of what is alive are wanted
 _look_early: "Callable[[bool], object] | None" = None  # for who holds what grows; None: not wanted
+_first_step: "float | None" = None  # when it ended
 _problems: "list[str]" = []
 _notes: "dict[str, str]" = {}
 
@@ -50,10 +52,18 @@ def _install_hooks() -> None:
         walks.start(_step_ended)
 
 
+def seconds_of_steps() -> float:
+    """Since the first step's end; 0 where that was not seen."""
+    return time.monotonic() - _first_step if _first_step is not None else 0
+
+
 def _step_ended() -> None:
     """Runs what is due after a step, in the program's thread: csrc/python/py_walks.h decides."""
+    global _first_step
     from cuptimem import _core
 
+    if _first_step is None:
+        _first_step = time.monotonic()
     due = _core.walks_due()
     if due & _DUE_WALK:
         look_at_names()
@@ -67,8 +77,8 @@ def install(
     """Hooks into PyTorch, or into its arrival, and into CUDA. Before recording starts: what they allocate is not the
     program's. say: gets what the user should know while recording is on. look_early: called after some of the
     program's steps, for who holds what grows, with whether it is only due in a long recording."""
-    global _operators, _walks, _look_early
-    _operators, _walks = options.operators, options.walks
+    global _operators, _walks, _look_early, _first_step
+    _operators, _walks, _first_step = options.operators, options.walks, None
     _look_early = look_early if options.holders else None
     garbage.watch(core)
     _watch_imports(core)

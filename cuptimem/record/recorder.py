@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 EARLY_EVENTS = 30_000  # that a search reads while the loop runs: some 5 ms
+EVENTS_A_SECOND = 30_000  # ... for each second of steps so far: 0.5 % of it, so that a pause is a small part of a step
+_MOST_EVENTS = 200_000  # ... at most
 
 _lock = _thread.RLock()
 _capture: "Capture | None" = None
@@ -212,12 +214,13 @@ class Look:
         capture = self.window.capture
         capture.core.capture_sync()
         events = capture.core.capture_counts()["events"]
-        if events > EARLY_EVENTS:
+        most = max(EARLY_EVENTS, min(_MOST_EVENTS, int(instruments.seconds_of_steps() * EVENTS_A_SECOND)))
+        if events > most:
             if not capture.looked_last:
-                capture.core.capture_note({"holders.early": str(EARLY_EVENTS)})
+                capture.core.capture_note({"holders.early": str(most)})
             capture.looked_last = True
             return None
-        return None if self.sooner and events * 2 <= EARLY_EVENTS else self.window.source
+        return None if self.sooner and events * 2 <= most else self.window.source
 
     def record(self, write: "Callable[[], None]") -> None:
         """Calls this while the capture cannot end; never for another capture."""

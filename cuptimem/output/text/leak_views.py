@@ -251,7 +251,7 @@ def _is_gone(report: Report, leak: Leak) -> bool:
     """Whether what held it went before the recording ended, so that no search could find it."""
     if leak.kind != "bytes" or leak.cause == "cycle" or any(one.holders for one in (leak, *leak.keeps)):
         return False
-    return report.device(leak.device).end < leak.bytes
+    return report.device(leak.device).kept < leak.bytes
 
 
 def entry(leak: Leak, several_loops: bool, number: int | None = None, holders: bool = True) -> list[Block]:

@@ -115,7 +115,7 @@ def test_a_list_that_keeps_outputs(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "changes", "said"),
+    ("kept", "changes", "said"),
     [
         (49_151, {}, True),
         (49_152, {}, False),
@@ -123,9 +123,9 @@ def test_a_list_that_keeps_outputs(make: Make) -> None:
         (0, {"holders": [("losses in function train", 24, 49_152, None)]}, False),
     ],
 )
-def test_what_held_a_leak_may_be_gone(make: Make, end: int, changes: dict[str, Any], said: bool) -> None:
+def test_what_held_a_leak_may_be_gone(make: Make, kept: int, changes: dict[str, Any], said: bool) -> None:
     report = make(leak_sample.row(**changes))
-    report = replace(report, devices=tuple(replace(device, end=end) for device in report.devices))
+    report = replace(report, devices=tuple(replace(device, kept=kept) for device in report.devices))
     assert ("What held them was gone when the recording ended" in prose(report)) == said
 
 
