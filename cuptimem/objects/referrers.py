@@ -32,6 +32,7 @@ _BETWEEN_LOOKS = 1 << 16  # parts of one container between two readings of the c
 _WEAK = 2  # what a name of a library's, a kept result or a traceback costs, in steps of a path
 _MOMENT = 4  # ... and a name that the next pass of the program's loop assigns again: it holds nothing for longer
 _FUNCTION = 6  # ... and one that ends at a function which is not itself the value of a name
+_LOCAL_FUNCTION = 24  # ... and one that a call has made: whoever holds it is the answer
 _TEXT = 60  # characters of a key
 NOT_SEARCHED = "more objects than were searched"
 OF_CPP = "no Python object: C++ or numpy holds it"
@@ -180,7 +181,9 @@ class Search:
                 self._ends.setdefault(id(referrer), []).append((0, _qualified(referrer), "(class)"))
                 continue
             if type(referrer) is types.FunctionType:
-                self._ends.setdefault(id(referrer), []).append((_FUNCTION, f"{referrer.__qualname__}()", ""))
+                name = referrer.__qualname__
+                cost = _LOCAL_FUNCTION if "<locals>" in name else _FUNCTION
+                self._ends.setdefault(id(referrer), []).append((cost, f"{name}()", ""))
             following.append(referrer)
         return following
 
