@@ -139,6 +139,7 @@ typedef struct cm_kept_block {
     uint64_t address;
     int64_t size, step; /* step: of birth, -1: outside of any */
     uint32_t device, stack;
+    bool backward; /* made in backward */
 } cm_kept_block;
 
 enum {
@@ -224,6 +225,7 @@ typedef struct cm_leak {
     cm_leak_confidence confidence;
     cm_suspect_reason reason;
     bool cycle;      /* kept by reference cycles while no collection ran */
+    bool backward;   /* blocks: made in backward, all of them */
     uint32_t device; /* index into device; nodes: of the CPU, or CM_LEAK_NO_DEVICE without one */
     uint32_t loop;   /* index into steps.loop */
     uint32_t stack;  /* the one with the most bytes (nodes) */

@@ -107,6 +107,9 @@ static bool report(judge *j, cm_verdict_class class, const cm_leak *judged, cons
     }
     if (parts == 0)
         return true;
+    leak->backward = true;
+    for (size_t i = 0; i < groups; i++)
+        leak->backward &= l->track->group[group[i]].backward;
     leak->kind = CM_LEAK_BYTES;
     leak->loop = loop->number;
     leak->first_step = loop->global[first];

@@ -97,8 +97,12 @@ static bool list_blocks(const above *a, cm_analysis *out)
             return false;
         bool in_step = b->step < (int64_t)a->run->steps->count;
         out->kept_blocks[out->kept_block_count++] =
-            (cm_kept_block){b->address, b->size, in_step ? b->step : -1, b->device,
-                            replay->origin[b->origin].stack};
+            (cm_kept_block){b->address,
+                            b->size,
+                            in_step ? b->step : -1,
+                            b->device,
+                            replay->origin[b->origin].stack,
+                            replay->origin[b->origin].phase == CM_PHASE_BACKWARD};
     }
     return true;
 }

@@ -55,6 +55,13 @@ static uint64_t key_of(uint32_t loop, uint16_t device, uint32_t number)
     return (uint64_t)loop << 48 | (uint64_t)device << 32 | number;
 }
 
+/* What backward allocates is charged to its forward line. It is a group of its own: gradients do
+ * not grow because the line's outputs do. */
+static uint64_t group_key(uint32_t loop, const cm_origin *o, uint32_t stack)
+{
+    return key_of(2 * loop + (o->phase == CM_PHASE_BACKWARD), o->device, stack);
+}
+
 static bool find_line(cm_track *t, uint32_t loop, uint16_t device, uint32_t stack, uint32_t *out)
 {
     uint64_t key = key_of(loop, device, cm_stack_class_line(t->classes, stack));
@@ -75,14 +82,15 @@ static bool find_group(cm_track *t, uint32_t loop, uint32_t step, const cm_origi
     uint32_t stack;
     if (!cm_stack_class_of(t->classes, o->stack, &stack))
         return false;
-    uint64_t key = key_of(loop, o->device, stack);
+    uint64_t key = group_key(loop, o, stack);
     if (cm_idmap_get(&t->by_stack, key, out))
         return true;
     cm_track_group made = {.loop = loop,
                            .stack = stack,
                            .first = step,
                            .position = t->replay->position,
-                           .device = o->device};
+                           .device = o->device,
+                           .backward = o->phase == CM_PHASE_BACKWARD};
     made.forward =
         o->phase == CM_PHASE_FORWARD || o->phase == CM_PHASE_DATA || o->phase == CM_PHASE_OTHER;
     if (t->groups >= UINT32_MAX - 1 || !find_line(t, loop, o->device, stack, &made.line) ||
@@ -101,7 +109,7 @@ bool cm_track_find(const cm_track *t, const cm_block *block, uint32_t loop, cm_t
     *group = NULL;
     if (!cm_stack_class_of(t->classes, o->stack, &stack))
         return false;
-    if (cm_idmap_get(&t->by_stack, key_of(loop, o->device, stack), &found))
+    if (cm_idmap_get(&t->by_stack, group_key(loop, o, stack), &found))
         *group = &t->group[found];
     return true;
 }

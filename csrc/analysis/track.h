@@ -32,6 +32,7 @@ typedef struct cm_track_group {
     int64_t filling_of; /* ... of so many live bytes */
     bool filling_seen;  /* in the current check */
     uint16_t device;
+    bool backward;      /* made in backward */
     bool forward;       /* made in forward, for data, or in an unknown phase */
     int64_t alive;      /* bytes at the end of the recording, whenever they were made */
     uint64_t died;      /* records before the last death behind the loop */

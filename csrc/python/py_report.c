@@ -122,6 +122,7 @@ static const cm_field kept_block_rows[] = {
     CM_OPTIONAL(T, step, "step", "that it was made in; null: in none"),
     CM_DEVICE(T, device, "device", "where it is alive"),
     CM_STACK(T, stack, "stack", "the stack it is charged to"),
+    CM_PLAIN(T, backward, "backward", "whether it was made in backward"),
 };
 static CM_FIELDS(kept_block_fields, "kept_block", T, true, kept_block_rows);
 #undef T
@@ -798,6 +799,7 @@ static const cm_field leak_rows[] = {
     CM_STACK(T, retained_stack, "retained",
              "nodes: the stack that made the youngest survivor of each step, mostly the line that "
              "keeps the graph"),
+    CM_PLAIN(T, backward, "backward", "whether its blocks were made in backward"),
     CM_ENUM(T, signature, signatures, "signature",
             "`\"survivors\"` (of all ages) or `\"growing\"` (older ones are replaced by more or "
             "larger ones)"),

@@ -130,6 +130,7 @@ def leak(one: Leak) -> dict[str, Any]:
         "stack_lost": one.stack_lost,
         "retained_at": stack(one.retained_at),
         "parts": [{**fields_of(part), "stack": stack(part.stack)} for part in one.parts],
+        "backward": one.backward,
         "signature": one.signature,
         "cause": one.cause or None,
         "confidence": one.confidence,

@@ -290,7 +290,7 @@ def _holder(one: Holder) -> str:
 
 def _grown(leak: Leak, report: Report, known: Holders, root: Path) -> Iterable[str]:
     certain = "grows" if not leak.undecided else f"may be a leak ({leak.reason}): grew"
-    what = f"{signed(round(leak.total_bytes_per_step))} a step"
+    what = f"{signed(round(leak.bytes_per_step))} a step"
     if leak.kind == "nodes":
         what = f"{leak.count_per_step:.1f} graph nodes a step, about {what}"
     frame = user_frame(leak.retained_at) or leak.frame
@@ -298,4 +298,4 @@ def _grown(leak: Leak, report: Report, known: Holders, root: Path) -> Iterable[s
     yield f"{size(leak.bytes):>12}  {certain} by {what}, {place}  {code(frame)}".rstrip()
     if leak.kind == "nodes":  # what grows in blocks is among those that were left behind
         for one in known.graph_paths(leak, report.kept_blocks):
-            yield f"{size(one.bytes):>12}  of these held by {_holder(one)}"
+            yield f"{size(min(one.bytes, leak.bytes)):>12}  of these held by {_holder(one)}"

@@ -385,7 +385,15 @@ def note(core: Any, look: Look) -> None:
         return
     blocks = _Kept(raw)
     wants = [
-        blocks.of(row["kind"], row["device"], row["count"], row["bytes"], row["first_step"], *blocks.made(row))
+        blocks.of(
+            row["kind"],
+            row["device"],
+            row["count"],
+            row["bytes"],
+            row["first_step"],
+            row["backward"],
+            *blocks.made(row),
+        )
         for row in rows
     ]
     if look.early:
@@ -453,7 +461,7 @@ def now(raw: Mapping[str, Any], of: Leak | Frame | str) -> tuple[Holder, ...]:
         stacks = [part.stack for part in of.parts]
         places = [tuple((one.file, one.function, one.line) for one in stack) for stack in stacks]
         lines = [_line(frame) for frame in map(user_frame, [*stacks, of.retained_at]) if frame is not None]
-        want = blocks.of(of.kind, of.device, of.count, of.bytes, of.first_step, places, lines)
+        want = blocks.of(of.kind, of.device, of.count, of.bytes, of.first_step, of.backward, places, lines)
     else:
         want = Want(blocks.at_line(_line(of) if isinstance(of, Frame) else of))
     return find([want])[0]
@@ -487,12 +495,13 @@ class _Kept:
                 if users[file]:
                     self._lines[stack] = file, line
                     break
-        self._by_stack: dict[tuple[str, _Places], list[tuple[int, _Block]]] = {}  # with their steps
+        self._by_stack: dict[tuple[str, bool, _Places], list[tuple[int, _Block]]] = {}  # with their steps
         self._by_line: dict[_Line | None, list[tuple[str, _Block]]] = {}
         self._stack_of: dict[_Line | None, int] = {}  # one that leads to the line
-        for address, size, step, device, stack in raw["kept_blocks"]:
+        for address, size, step, device, stack, backward in raw["kept_blocks"]:
             made = -1 if step is None else step
-            self._by_stack.setdefault((device, self._places.get(stack, ())), []).append((made, (address, size)))
+            key = device, backward, self._places.get(stack, ())
+            self._by_stack.setdefault(key, []).append((made, (address, size)))
             of = self._lines.get(stack)
             self._by_line.setdefault(of, []).append((device, (address, size)))
             self._stack_of.setdefault(of, stack)
@@ -510,17 +519,19 @@ class _Kept:
         count: int,
         size: int,
         first: int,
+        backward: bool,
         places: Iterable[_Places],
         lines: Iterable[_Line],
     ) -> Want:
-        """first: the step in which the oldest was made. What is older on its lines (gradients) is no part of it."""
+        """first: the step in which the oldest was made; backward: whether all were made in backward. What else is
+        charged to its lines (gradients) is no part of it."""
         on_lines = [one for line in dict.fromkeys(lines) for one in self._by_line.get(line, ())]
         if kind == "nodes":
             return Want([], count, size, {block[0] for _, block in on_lines})
         blocks = [
             block
             for one in dict.fromkeys(places)
-            for step, block in self._by_stack.get((device, one), ())
+            for step, block in self._by_stack.get((device, backward, one), ())
             if step >= first
         ]
         return Want(blocks or [block for where, block in on_lines if where == device])

@@ -88,6 +88,7 @@ class Leak(Displayed, Brief):
     confidence: str  # "high", "medium", "low"
     reason: str
     stack_lost: bool = False  # there was a stack, but no room to define it
+    backward: bool = False  # its blocks were made in backward
     total_bytes_per_step: float = 0.0  # with those of `keeps`
     # To the entry that it stands under, else "": "retained by the graph" (its line made nodes that are kept), "made in
     # the same steps" (as the kept graph, which may hold it), "grows with it" (in proportion: it is computed from it).

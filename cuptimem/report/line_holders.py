@@ -24,7 +24,8 @@ class LineHolders:
 def known(report: Report) -> tuple[LineHolders, ...]:
     """Every line of which holders are known, the most bytes at the end first."""
     frames: dict[tuple[str, int], Frame] = {}
-    for frame in (*(one.frame for one in report.held), *(one for leak in _leaks(report) for one in _frames(leak))):
+    # A leak stands once, at the line that views show first; asked for any line of its parts it is found there, too.
+    for frame in (*(one.frame for one in report.held), *(_first(leak) for leak in _leaks(report))):
         if frame is not None:
             frames.setdefault((frame.file, frame.line), frame)
     return tuple(_of(report, frame) for frame in frames.values())
@@ -36,16 +37,18 @@ def of_line(report: Report, asked: str) -> LineHolders:
     Raises Error where it names none or several, or where nothing is known of it.
     """
     found = known(report)
-    matching = _matching([one.frame for one in found], asked)
+    lines = {(one.file, one.line): one for leak in _leaks(report) for one in _frames(leak)}
+    lines |= {(one.frame.file, one.frame.line): one.frame for one in found}
+    matching = _matching(list(lines.values()), asked)
     if len(matching) == 1:
-        return next(one for one in found if one.frame is matching[0])
+        return _of(report, matching[0])
     if matching:
-        raise Error(f"{asked} is a part of {_listed(matching)}: say more of it")
+        raise Error(f"{asked} may be {_listed(matching)}: give more of the path")
     seen = _matching(_seen(report), asked)
     if len(seen) == 1:
         raise Error(f"who held {seen[0].place} is not known: {_why(report, seen[0])}")
     if seen:
-        raise Error(f"{asked} is a part of {_listed(seen)}, and of none it is known who held it: {why_none(report)}")
+        raise Error(f"{asked} may be {_listed(seen)}; who held any of them is not known: {why_none(report)}")
     others = f"; known are {_listed([one.frame for one in found])}" if found else f"; {why_none(report)}"
     raise Error(f"no line of what was alive or grew is {asked}{others}")
 
@@ -85,6 +88,10 @@ def _leaks(report: Report) -> Iterator[Leak]:
         yield from (one for one in (leak, *leak.keeps) if one.holders)
 
 
+def _first(leak: Leak) -> Frame | None:
+    return user_frame(leak.retained_at) or user_frame(leak.stack)
+
+
 def _frames(leak: Leak) -> list[Frame]:
     stacks: list[Stack] = [leak.stack, leak.retained_at, *(part.stack for part in leak.parts)]
     return [frame for frame in map(user_frame, stacks) if frame is not None]
@@ -98,6 +105,7 @@ def _seen(report: Report) -> list[Frame]:
 
 
 def _matching(frames: list[Frame], asked: str) -> list[Frame]:
+    asked = asked.removeprefix("…/").removeprefix("./")
     exact = [one for one in frames if f"/{one.file}:{one.line}".endswith(f"/{asked}")]
     return exact or [one for one in frames if asked in f"{one.file}:{one.line}"]
 

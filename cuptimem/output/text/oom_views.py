@@ -32,7 +32,12 @@ def page(report: Report, oom: OutOfMemory) -> list[Block]:
                 blocks += [Text(), Text(f"Live by {by}", "title"), table(oom)]
     elif oom.allocated:
         blocks += [Text(), *prose("What was alive is kept of the first sixteen refused requests only.", "dim")]
-    blocks += [Text(), Text("What would have let it fit", "title"), *_collected(report, oom), *_fits(report, oom)]
+    blocks += [
+        Text(),
+        Text("What would have let this request fit", "title"),
+        *_collected(report, oom),
+        *_fits(report, oom),
+    ]
     others = sum(device.refused for device in report.devices) - 1
     if others:
         blocks.append(

@@ -49,7 +49,7 @@ def fits(oom: OutOfMemory) -> list[str]:
     one = report(300 * MIB, (oom,))
     device: Device = replace(one.devices[0], refused=1, peak=Peak("cuda:0", 300 * MIB, 7, 2, oom.contributors))
     lines = text.render(oom_views.page(replace(one, devices=(device,)), oom), 80).splitlines()
-    return lines[lines.index("What would have let it fit") + 1 :]
+    return lines[lines.index("What would have let this request fit") + 1 :]
 
 
 def test_what_is_missing_is_what_the_segment_needs() -> None:

@@ -54,7 +54,7 @@ def test_a_line_by_a_part_of_its_name(report: cuptimem.Report, asked: str, place
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("model.py", "is a part of work/model.py:1, work/model.py:16, net/model.py:7: say more"),
+        ("model.py", "may be work/model.py:1, work/model.py:16, net/model.py:7: give more"),
         ("nowhere.py:3", "no line of what was alive or grew is nowhere.py:3; known are work/model.py:1"),
         ("train.py:5", "train.py:5 is not known: nothing of it was alive at the end, and it did not grow"),
     ],

@@ -348,8 +348,8 @@ def test_summary_leads_to_the_leaks(tmp_path: Path) -> None:
 
 KEYS = [
     "kind", "bytes", "estimated", "bytes_per_step", "count", "count_per_step", "total_bytes_per_step", "first_step",
-    "last_step", "loop", "device", "line", "stack", "stack_lost", "retained_at", "parts", "signature", "cause",
-    "confidence", "reason", "undecided", "relation", "keeps", "holders",
+    "last_step", "loop", "device", "line", "stack", "stack_lost", "retained_at", "parts", "backward", "signature",
+    "cause", "confidence", "reason", "undecided", "relation", "keeps", "holders",
 ]  # fmt: skip
 
 
