@@ -199,26 +199,6 @@ static void doubt_by_call(const judge *j, const uint32_t *group, size_t groups, 
     leak->confidence = CM_LEAK_LOW;
 }
 
-/* One epoch of training, and the program has ended: what is still there, and made nothing since,
- * was read by nothing. */
-static void decide_unread(const judge *j, const uint32_t *group, size_t groups, cm_leak *leak)
-{
-    const cm_leaks *l = j->leaks;
-    const cm_loop *loop = &l->loops->loop[j->number];
-    int64_t before = 0, alive = 0;
-    if (leak->reason != CM_SUSPECT_EPOCH || loop->epochs != 1 || !l->returned ||
-        l->loop[j->number].used || !cm_loops_trains(l->loops, loop))
-        return;
-    for (size_t i = 0; i < groups; i++) {
-        before += l->track->group[group[i]].series.live;
-        alive += l->track->group[group[i]].alive;
-    }
-    if (alive * 10 < before * 9)
-        return;
-    leak->reason = CM_SUSPECT_NOT;
-    leak->confidence = CM_LEAK_MEDIUM;
-}
-
 static bool judge_stack(judge *j, uint32_t group, bool *judged)
 {
     const cm_track_group *g = &j->leaks->track->group[group];
@@ -236,7 +216,6 @@ static bool judge_stack(judge *j, uint32_t group, bool *judged)
     if (!*judged || is_curriculum(j, &leak, &group, 1) || refills(j, g->line))
         return true;
     j->line_judged[g->line] = true;
-    decide_unread(j, &group, 1, &leak);
     doubt_by_bound(j, &group, 1, &leak);
     doubt_by_call(j, &group, 1, &leak);
     return report(j, class, &leak, &group, 1);
@@ -286,7 +265,6 @@ static bool judge_line(judge *j, const uint32_t *group, size_t groups)
     if (class == CM_VERDICT_NOTHING || (class == CM_VERDICT_HINT && j->line_judged[line]) ||
         is_curriculum(j, &leak, group, groups) || refills(j, line))
         return true;
-    decide_unread(j, group, groups, &leak);
     doubt_by_bound(j, group, groups, &leak);
     doubt_by_call(j, group, groups, &leak);
     return report(j, class, &leak, group, groups);

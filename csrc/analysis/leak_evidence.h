@@ -39,7 +39,6 @@ typedef struct cm_leaks_loop {
     uint32_t swept_in;                      /* the last step with a collection, + 1 */
     uint32_t swept;                         /* ... at its last one of any kind */
     uint32_t pause; /* the most boundaries between two of them, the loop's start included */
-    bool used;      /* a line that the loop lacks allocated behind it: it may have read a list */
     int64_t older, older_left; /* bytes from before the loop at its end, and at the recording's */
 } cm_leaks_loop;
 
@@ -60,7 +59,6 @@ typedef struct cm_leaks {
     size_t ghosts, ghost_capacity;
     uint64_t live_nodes;
     bool stepped;
-    bool returned;    /* the recording ended when all code of the program had returned */
     bool evaluated;   /* a loop that does not train is over */
     uint64_t born;    /* records before the last allocation */
     cm_idmap held_by; /* canonical stack -> whether it is reached from a variable (CM_MARK_HELD) */

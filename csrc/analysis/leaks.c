@@ -98,28 +98,13 @@ static bool died_behind(cm_leaks *l, const cm_block *block)
     return true;
 }
 
-/* Notes lines of the program that allocate behind a training, which they do not do in it. */
-static bool born_behind(cm_leaks *l, const cm_block *block)
-{
-    for (uint32_t i = 0; i < l->loops->count; i++) {
-        const cm_loop *loop = &l->loops->loop[i];
-        bool has = true;
-        if (l->loop[i].used || !is_over(loop) || !cm_loops_trains(l->loops, loop))
-            continue;
-        if (!cm_track_has_line(l->track, block, i, &has))
-            return false;
-        l->loop[i].used = !has;
-    }
-    return true;
-}
-
 static bool change(void *part, const cm_change *c)
 {
     cm_leaks *l = part;
     uint32_t step;
     if (c->bytes >= 0) {
         l->born = l->run->replay->position;
-        return born_behind(l, &c->block) && cm_track_birth(l->track, &c->block);
+        return cm_track_birth(l->track, &c->block);
     }
     if (l->evaluated && !died_behind(l, &c->block))
         return false;
@@ -321,8 +306,6 @@ static bool see_mark(cm_leaks *l, const cm_record *record)
     switch (e->size) {
     case CM_MARK_FINAL_COLLECT_BEGIN:
         l->asked = true;
-        l->returned = !cm_reader_stack_frame(l->run->reader, e->stack, &(cm_frame){0}) &&
-                      cm_reader_meta(l->run->reader, "exception") == NULL;
         l->final_disabled = e->address == 0;
         l->collecting = true;
         l->collector = record->thread;
@@ -357,7 +340,8 @@ static bool see_mark(cm_leaks *l, const cm_record *record)
 static void see_sample(cm_leaks *l, const cm_event *e)
 {
     const cm_replay *replay = l->run->replay;
-    if (e->address == CM_SAMPLE_MALLOC && replay->step >= (int64_t)l->run->steps->count / WARM_UP)
+    if (e->address == CM_SAMPLE_MALLOC && e->size >= 0 &&
+        replay->step >= (int64_t)l->run->steps->count / WARM_UP)
         cm_node_size_see(&l->node_size, cm_nodes_alive(replay->nodes),
                          e->size - cm_replay_host_live(replay));
 }
@@ -422,7 +406,7 @@ static bool count_alive(cm_leaks *l)
     for (uint32_t i = 0; i < l->loops->count; i++) {
         const cm_loop *loop = &l->loops->loop[i];
         cm_track_group *g;
-        if (!is_over(loop))
+        if (!is_over(loop) || cm_loops_trains(l->loops, loop))
             continue;
         l->loop[i].older_left = older_than(l, loop);
         for (const cm_block *block = NULL; (block = cm_blocks_next(blocks, block)) != NULL;) {

@@ -114,17 +114,6 @@ bool cm_track_find(const cm_track *t, const cm_block *block, uint32_t loop, cm_t
     return true;
 }
 
-bool cm_track_has_line(const cm_track *t, const cm_block *block, uint32_t loop, bool *has)
-{
-    const cm_origin *o = &t->replay->origin[block->origin];
-    uint32_t stack, found;
-    if (!cm_stack_class_of(t->classes, o->stack, &stack))
-        return false;
-    uint64_t key = key_of(loop, o->device, cm_stack_class_line(t->classes, stack));
-    *has = cm_idmap_get(&t->by_line, key, &found);
-    return true;
-}
-
 uint32_t cm_track_group_of(const cm_track *t, uint32_t loop, uint32_t origin)
 {
     return t->loop[loop].of_origin[origin] - 1;

@@ -83,8 +83,6 @@ bool cm_track_setup_death(cm_track *track, const cm_block *block, uint32_t loop)
 /* The group of the block's stack and device; NULL: none in this loop. false: out of memory. */
 bool cm_track_find(const cm_track *track, const cm_block *block, uint32_t loop,
                    cm_track_group **group);
-/* Whether the line that allocates this block has done so in the loop. */
-bool cm_track_has_line(const cm_track *track, const cm_block *block, uint32_t loop, bool *has);
 /* The group of a block, after cm_track_birth. */
 uint32_t cm_track_group_of(const cm_track *track, uint32_t loop, uint32_t origin);
 /* forget begins a list of containers with room, filling reports each block in one. A group without

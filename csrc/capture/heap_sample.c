@@ -23,6 +23,7 @@ struct mallinfo2 {
 typedef struct mallinfo2 (*mallinfo2_fn)(void);
 
 static mallinfo2_fn ask_malloc;
+static atomic_bool too_slow;    /* for the life of the process: malloc looks at every free piece */
 static _Atomic uint64_t due_ns; /* UINT64_MAX: no more, or a thread takes one */
 static uint64_t spent_ns;       /* of the thread that takes one */
 
@@ -31,7 +32,7 @@ void cm_heap_sample_begin(void)
     void *found = dlsym(RTLD_DEFAULT, "mallinfo2");
     ask_malloc = found == NULL ? NULL : (mallinfo2_fn)(uintptr_t)found;
     spent_ns = 0;
-    atomic_store(&due_ns, ask_malloc == NULL ? UINT64_MAX : 0);
+    atomic_store(&due_ns, ask_malloc == NULL || atomic_load(&too_slow) ? UINT64_MAX : 0);
 }
 
 static void emit(cm_sample_kind kind, int64_t bytes)
@@ -85,6 +86,8 @@ void cm_heap_sample(void)
     uint64_t took = used_ns() - begin;
     spent_ns += took;
     uint64_t gap = took * (spent_ns < FREE_NS ? FREE_SHARE : SHARE);
-    if (took < MOST_NS)
+    if (took >= MOST_NS)
+        atomic_store(&too_slow, true);
+    else
         atomic_store(&due_ns, cm_clock_monotonic_ns() + (gap < GAP_NS ? GAP_NS : gap));
 }

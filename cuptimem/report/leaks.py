@@ -11,7 +11,16 @@ from cuptimem.report.stacks import Frame, Stack, user_frame
 # The rule (csrc/analysis/growth.h) wants births in six different steps after a warm-up of at least two.
 STEPS_NEEDED = 8
 
-UNDECIDED = ("few births", "one epoch", "no collection", "late garbage", "carried on", "filling", "events lost")
+UNDECIDED = (
+    "few births",
+    "one epoch",
+    "no collection",
+    "late garbage",
+    "freed behind the loop",
+    "carried on",
+    "filling",
+    "events lost",
+)
 
 OTHERS = "others"  # in place of a path: what the largest holders leave
 # Paths without a name (referrers.Search.unnamed).
@@ -67,7 +76,7 @@ class Leak(Displayed, Brief):
     """Something that grows from step to step, judged at the end of its loop's last step.
 
     In Report.leaks it is a verdict and `reason` is ""; in Report.suspects `reason` says why it is none. It may be one
-    (UNDECIDED: see `undecided`), or it is none ("stopped", "garbage", "freed behind the loop", "negligible"). What has
+    (UNDECIDED: see `undecided`), or it is none ("stopped", "garbage", "negligible"). What has
     one cause is one entry: `keeps` has what else grows for it.
     """
 

@@ -18,6 +18,8 @@ _PARTS = 4  # of the steps behind it
 _LEAST = 8 << 20  # caches of Python and libraries wander by some MiB
 _RISE = 10  # a rise from part to part is more than one in so many bytes of the growth; of a steady one it is a third
 
+_WRITTEN = ("parameter", "buffer", "gradient", "optimizer state")  # all pages of these have been written to
+
 _T = TypeVar("_T")
 _Measured = Sequence[tuple["Step", int]]
 
@@ -71,10 +73,32 @@ def growth(report: "Report") -> ProcessGrowth | None:
     if any(after - before <= max(0, rise // _RISE) for before, after in itertools.pairwise(lows)):
         return None
     begin, end = min(resident for _, resident in parts[0]), min(resident for _, resident in _last(measured))
-    size = min(rise, end - begin)
-    if size < _LEAST:
+    # Address space of threads and mappings need not be touched, and what is touched may be a tensor's.
+    size = min(rise, end - begin - _of_tensors(report, parts[0][0][0].index, measured[-1][0].index))
+    if size < _LEAST or _being_filled(report) >= size:
         return None
     return ProcessGrowth(measured[0][0].index, measured[-1][0].index, begin, end, size)
+
+
+def _of_tensors(report: "Report", first: int, last: int) -> int:
+    """By how much live bytes rose from the end of one step to that of another."""
+    ends = {(step.device, step.index): step.end for step in report.steps if step.device in HOST}
+    return sum(max(0, ends.get((device, last), 0) - ends.get((device, first), 0)) for device in HOST)
+
+
+def _being_filled(report: "Report") -> int:
+    """The largest tensor that stays and may have pages that no one has written to yet: a buffer for replay."""
+    kept = {(one.device, one.stack) for one in report.survivors}
+    return max(
+        (
+            one.bytes // max(1, one.count)
+            for device in report.devices
+            if device.name in HOST
+            for one in device.peak.contributors
+            if one.category not in _WRITTEN and (device.name, one.stack) in kept
+        ),
+        default=0,
+    )
 
 
 def _within(points: Sequence["ResidentPoint"], begin_ns: int, end_ns: int) -> list[int]:

@@ -31,7 +31,8 @@ _REASONS = {
     "late garbage": "it went in the collection at the end, when the loop's function had returned: garbage that waited, "
     "or held until then by an object in a reference cycle (a trainer and its callback). Put cuptimem.profile() into "
     "that function, or call gc.collect() in the loop now and then, to tell",
-    "freed behind the loop": "it grew while this evaluation ran, was freed when that was over, and the program went on",
+    "freed behind the loop": "it grew while this evaluation ran, and was freed when that was over, while the program "
+    "went on: results that were read and dropped, or a list that was freed because its function had returned",
     "carried on": "one value that this evaluation hands from step to step and makes larger, as a cache of keys and "
     "values does while one answer is generated. If it is dropped when the answer is complete, it is no leak: record "
     "two of them to tell",
@@ -344,8 +345,7 @@ def _headline(report: Report, steps: str, largest: str = "") -> str:
     elif report.sawtooth is not None:
         what = _garbage(report.sawtooth)
     elif report.suspects:
-        ended = all(one.reason == "freed behind the loop" for one in report.suspects)
-        what = "what grew was freed" if ended else "what grew has stopped, was freed, or was garbage"
+        what = "what grew has stopped, was freed, or was garbage"
     else:
         what = "nothing grows" if report.nodes is not None else "no tensors grow"
     return f"No leak: {steps} judged, {what}"

@@ -164,31 +164,3 @@ def test_two_loaders_drawn_from_side_by_side_are_one_epoch(verdicts: Callable[..
         p.kept.append(p.new())
         p.tick()
     assert reasons(verdicts(p)) == [(KEEP, "one epoch")]
-
-
-@pytest.mark.parametrize(
-    ("in_frame", "line", "leaks"),
-    [(False, None, True), (False, 30, True), (False, 95, False), (True, None, False)],
-    ids=["nothing", "a line of the loop", "another line", "code still runs"],
-)
-def test_one_epoch_that_nothing_read(
-    verdicts: Callable[..., dict[str, Any]], in_frame: bool, line: int | None, leaks: bool
-) -> None:
-    """The program has ended, what it kept is there, and nothing was made from it."""
-    p = Program()
-    p.iterator()
-    for _ in range(40):
-        p.ask()
-        if p.index == 0:
-            p.new(10, 30)
-        p.work()
-        p.kept.append(p.new())
-        p.tick()
-    if line is not None:
-        p.new(100, line)
-    p.collect_at_the_end([], in_frame=in_frame)
-    report = verdicts(p)
-    if leaks:
-        assert only(report)["confidence"] == "medium"
-    else:
-        assert not report["leaks"] and reasons(report) == [(KEEP, "one epoch")]
