@@ -180,7 +180,7 @@ def test_killed(program: Program, tmp_path: Path) -> None:
 
 
 def test_all_hooks_come_off(program: Program) -> None:
-    assert program("removed")["rows"] == [8, 0, 8, 0]
+    assert program("removed")["rows"] == [13, 0, 13, 0]
 
 
 def test_the_order_of_events(program: Program) -> None:
