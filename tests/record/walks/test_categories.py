@@ -27,10 +27,10 @@ for _ in range(8):
     x = torch.randn(512, 128)
     def closure():
         out = net(x)
-        cache["probabilities"] = out.detach().softmax(-1)
         loss = out.pow(2).mean()
         optimizer.zero_grad()
         loss.backward()
+        cache["probabilities"] = out.detach().softmax(-1)
         return loss
     optimizer.step(closure)
 """
