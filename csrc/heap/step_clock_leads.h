@@ -18,7 +18,7 @@ cm_clock_leads *cm_clock_leads_new(void);
 void cm_clock_leads_free(cm_clock_leads *leads);
 bool cm_clock_leads_block(cm_clock_leads *leads, uint32_t stack, uint32_t thread, cm_moment at);
 void cm_clock_leads_compacted(cm_clock_leads *leads);
-/* From here on somebody else reads, too, who does not know what came before: needs all again. */
+/* A reader may begin here without what came before: learn every lead again. */
 void cm_clock_leads_relearn(cm_clock_leads *leads);
 /* Whether a step may begin with an allocation that comes next, whatever ticks after it: nothing was
  * made there before, or it would be the first to lead to some site. */

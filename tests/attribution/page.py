@@ -23,9 +23,8 @@ What is right:
 
 - **peak**: within 1 %.
 - **biggest line**: the line of the program with the most bytes at the peak (or 98 % of the most), and its bytes
-  within 1 % of the peak. Bytes of backward belong to the forward line. `table`: the first of `table --by line`,
-  where rows in parentheses are no lines (a library's workspace has none); `closing lines`: the first that `run`
-  ends with.
+  within 1 % of the peak. Bytes of backward belong to the forward line. `table`: the first of `table --by line`;
+  `closing lines`: the first that `run` ends with.
 - **category**: within 1 % of the peak; asked where the truth or the answer is more than 1 %. Bytes under a
   wrong word count twice: as missing, and as too much. Words whose border is open (are an average's weights
   parameters or kept?) are judged as a sum, and so are activations with temporaries where a peak has both.
