@@ -56,15 +56,25 @@ def test_sentences_of_readme_are_short() -> None:
 
 
 def test_readme_has_what_a_first_look_needs() -> None:
-    """A picture and five lines of what it answers, a table of questions, three rows of costs, and the honest line."""
+    """Status and the two commands before a picture, what it answers, figures with commands, all questions, costs."""
     text = (ROOT / "README.md").read_text()
-    first, rest = text.split("\n## Start\n")
-    assert len(re.findall(r"^!\[", first, re.M)) == 1 and len(re.findall(r"^- \*\*.*\?\*\*", first, re.M)) == 5
+    first, rest = text.split("\n## A first report\n")
+    before, picture, behind = first.partition("\n![")
+    assert picture and "**no real GPU has run it yet**" in before
+    assert [line for line in before.splitlines() if line.startswith("    ")] == [
+        "    make demo    # sets everything up in .venv, trains a small model under cuptimem, prints the report",
+        "    make test    # sets up and runs all tests: half an hour, 8 GB of disk",
+        "    pip install .",
+        "    cuptimem run train.py",
+    ]
+    assert (
+        len(re.findall(r"^- \*\*.*\?\*\*", behind, re.M)) == 5
+        and len(re.findall(r"^- `make [a-z]+`", behind, re.M)) == 3
+    )
     section = {part.partition("\n")[0]: part for part in rest.split("\n## ")}
     asked = set(re.findall(r"`cuptimem ([a-z]+)", section["Questions"]))
     assert asked == set(VERBS) - {"run", "completion"}
     assert len(re.findall(r"^\|(?![-|])", section["What it costs"], re.M)) == 1 + 3
-    assert "**No real GPU has run any of this yet.**" in rest
 
 
 def test_links_of_readme_lead_somewhere() -> None:
