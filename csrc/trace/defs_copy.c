@@ -189,7 +189,7 @@ static bool define_code(cm_defs_copy *d, const cm_frame *f, uint32_t *id)
             return true;
         }
     uint32_t file, function;
-    uint8_t table[64];
+    uint8_t table[64] = {0};
     if (!define_string(d, f->file ? f->file : "", &file) ||
         !define_string(d, f->function ? f->function : "", &function) ||
         !cm_grow((void **)&d->code, &d->code_capacity, d->code_count + 1, sizeof *d->code))
