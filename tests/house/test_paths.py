@@ -10,7 +10,15 @@ import pytest
 
 from tests.conftest import ROOT
 
-GLOBS = ("*.md", "changes/*.md", "docs/*.md", "docs/*/README.md", "tests/**/*.md", "csrc/**/*.md")
+GLOBS = (
+    "*.md",
+    "changes/*.md",
+    "docs/*.md",
+    "docs/internals/*.md",
+    "docs/*/README.md",
+    "tests/**/*.md",
+    "csrc/**/*.md",
+)
 PAGES = sorted(path for glob in GLOBS for path in ROOT.glob(glob))
 TOP = ("csrc", "cuptimem", "tests", "docs", "benchmarks", "examples", "notebooks")
 SUFFIXES = "py|pyi|c|h|md|js|toml|txt|sh|supp|pth"

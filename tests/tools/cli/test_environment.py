@@ -1,4 +1,4 @@
-"""Environment variables: what they do, and that docs/environment.md has every one."""
+"""Environment variables: what they do, and that docs/running.md has every one."""
 
 import re
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def in_source() -> set[str]:
 
 
 def test_every_variable_is_documented_and_every_documented_one_is_read() -> None:
-    page = (ROOT / "docs/environment.md").read_text()
+    page = (ROOT / "docs/running.md").read_text()
     user, internal = page.split("## Internal")
     rows = [re.findall(r"^\| `(CUPTIMEM\w*)` \|", part, re.M) for part in (user, internal)]
     assert len({*rows[0], *rows[1]}) == len(rows[0]) + len(rows[1])

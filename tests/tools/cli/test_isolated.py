@@ -1,5 +1,5 @@
 """Which Pythons obey environment variables: all, but those that ignore their environment (-I, -E) and those with more
-rights than their caller. docs/environment.md has the variables."""
+rights than their caller. docs/running.md has the variables."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from tests.conftest import ROOT, Result, clean_environment
 Run = Callable[..., Result]
 
 RUN = ("-m", "cuptimem", "run")
-PAGE = (ROOT / "docs/environment.md").read_text()
+PAGE = (ROOT / "docs/running.md").read_text()
 OWN = sorted(set(re.findall(r"^\| `(CUPTIMEM\w*)` \|", PAGE, re.M)) - {"CUPTIMEM_NO_PTH", "CUPTIMEM_WERROR"})
 OTHERS = ["NO_COLOR", "COLUMNS", "BROWSER", "TMPDIR", "RANK", "WORLD_SIZE"]
 FOREIGN = ["HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "CUDA_HOME", "CUDA_PATH", "DISPLAY"]
