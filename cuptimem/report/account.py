@@ -1,7 +1,7 @@
 """What a device's peak is made of by module and by category, as a balance sheet: every sum is exact."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from cuptimem.displayed import Displayed
@@ -61,6 +61,15 @@ def together(rows: Sequence[AccountRow]) -> AccountRow:
     """The sum of the rows."""
     parts = tuple(sum(row.parts[number] for row in rows) for number in range(len(CATEGORIES)))
     return AccountRow(None, parts, sum(row.count for row in rows))
+
+
+def equal_together(rows: Sequence[AccountRow]) -> tuple[AccountRow, ...]:
+    """Modules whose names differ by a number alone as one, the largest first: "h.*.attn" of h.0.attn and h.1.attn."""
+    groups: dict[str | None, list[AccountRow]] = {}
+    for row in rows:
+        groups.setdefault(row.module and grouping.without_number(row.module), []).append(row)
+    found = [replace(together(group), module=name) if len(group) > 1 else group[0] for name, group in groups.items()]
+    return tuple(sorted(found, key=lambda row: (-row.bytes, row.module or "")))
 
 
 def of_contents(contents: Contents, depth: int | None = None) -> Account:

@@ -23,6 +23,7 @@ GROUPINGS: Mapping[str, str] = {
 }
 ORDERS = ("bytes", "blocks", "mean", "name")
 OUTSIDE = "(outside modules)"
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")  # of one of equal modules: the 3 of h.3.attn
 
 # A call that hands on what it got says nothing of what allocates: its caller does.
 _FORWARDING = re.compile(r"\(\*\w+, \*\*\w+\)$")
@@ -70,6 +71,11 @@ def group(
         for key, some in members.items()
     )
     return tuple(sorted(groups, key=orders[order]))
+
+
+def without_number(module: str) -> str:
+    """h.*.attn of h.3.attn"""
+    return _NUMBER.sub("*", module)
 
 
 def module(contributor: Contributor, depth: int | None = None) -> str:

@@ -7,7 +7,7 @@ from cuptimem.output.text.ledger_views import prose
 from cuptimem.output.text.peak_views import knows_categories, when
 from cuptimem.output.text.words import count, plural, share, size
 from cuptimem.report import grouping
-from cuptimem.report.account import Account, of_contents, together
+from cuptimem.report.account import Account, equal_together, of_contents, together
 from cuptimem.report.model import CATEGORIES, Contents
 
 _NAMES = {
@@ -69,10 +69,11 @@ def _by_category(one: Account) -> Table:
 
 def _by_module(one: Account, top: int) -> Table:
     used = [name for name in CATEGORIES if one.total.of(name)]
-    others = one.rows[top:]
-    rows = [(row.module or grouping.OUTSIDE, row) for row in one.rows[:top]]
+    found = one.rows if len(one.rows) <= top else equal_together(one.rows)
+    others = found[top:]
+    rows = [(row.module or grouping.OUTSIDE, row) for row in found[:top]]
     if others:
-        rows.append((f"({plural(len(others), 'more module')})", together(others)))
+        rows.append((f"({count(len(others))} more)", together(others)))
     rows.append(("all", one.total))
     columns = (
         Column("module", flexible=True, keep_end=True),
@@ -83,7 +84,7 @@ def _by_module(one: Account, top: int) -> Table:
         (name, count(row.bytes), *(count(row.of(used_)) if row.of(used_) else "" for used_ in used))
         for name, row in rows
     )
-    return Table(columns, cells, repeat=1)
+    return Table(columns, cells, first=2)
 
 
 def _number(name: str, style: Style = "") -> Column:

@@ -52,13 +52,13 @@ FUNCTION = Column("function", flexible=True, optional=9, least=16)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells, as many as there are columns. repeat: where the columns do not fit, several tables below each
-    other have them, and each begins with the first so many; 0: they are cut. under: of the first rows, lines of text
-    that stand under each, from its first flexible column on."""
+    """Rows of cells, as many as there are columns. first: where the columns do not fit, only the first so many are
+    columns, and the others stand under each row with their names; 0: they are cut. under: of the first rows, lines of
+    text that stand under each, from its first flexible column on."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
-    repeat: int = 0
+    first: int = 0
     under: tuple[tuple[str, ...], ...] = ()
 
 

@@ -67,17 +67,15 @@ def show(blocks: Sequence[Block], stream: TextIO | None = None, otherwise: int |
             for shown in text.lines(block, console.width):
                 console.print(Styled(shown.rstrip(), style=_STYLES[block.style]), soft_wrap=True)
             continue
-        for part, table in enumerate(text.parts(block, console.width)):
-            if part:
-                console.print()
-            for number, cells in enumerate(text.layout(table, console.width)):
-                line = Styled(text.INDENT)
-                for column, cell in zip(table.columns, cells, strict=True):
-                    line.append(cell, style=_STYLES["dim" if number == 0 else column.style]).append(text.GAP)
-                line.rstrip()
-                console.print(line, soft_wrap=True)
-                for below in text.under(table, cells, number, console.width):
-                    console.print(Styled(below, style=_STYLES["dim"]), soft_wrap=True)
+        table = text.shown(block, console.width)
+        for number, cells in enumerate(text.layout(table, console.width)):
+            line = Styled(text.INDENT)
+            for column, cell in zip(table.columns, cells, strict=True):
+                line.append(cell, style=_STYLES["dim" if number == 0 else column.style]).append(text.GAP)
+            line.rstrip()
+            console.print(line, soft_wrap=True)
+            for below in text.under(table, cells, number, console.width):
+                console.print(Styled(below, style=_STYLES["dim"]), soft_wrap=True)
 
 
 @contextmanager

@@ -13,9 +13,11 @@ PROSE = 79  # columns: the narrowest usual terminal, and wide enough to read
 _PROSE_LEAST = 24  # an indent leaves so many columns to further lines
 NARROWEST = 6  # a column of text keeps at least so many columns,
 _READABLE = 16  # and more if all have so many
-_WIDE = 32  # in tables below each other a flexible column has no more
+_NAME = 40  # of a flexible column, beside columns that would else stand below it
+_UNDER = 52  # columns that what stands under a row has at least, of a screen that has so many
 
 _UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i)?B\b|ms\b|s\b|%)")
+_PART = re.compile(r"(?P<sizes> *(?:of which)? +[\d.]+ \w+ +\d+ %  )(?P<name>.*?)(?:  .*)?")
 _GLUE = "\u00a0"  # a space that no line is broken at
 
 
@@ -26,9 +28,7 @@ def render(blocks: Sequence[Block], width: int | None = None) -> str:
         if isinstance(block, Text):
             found += lines(block, width)
             continue
-        for number, table in enumerate(parts(block, width)):
-            found += [""] * (number > 0)
-            found += table_lines(table, width)
+        found += table_lines(shown(block, width), width)
     return "\n".join(line.rstrip() for line in found)
 
 
@@ -42,10 +42,19 @@ def lines(block: Text, width: int | None) -> list[str]:
     if room is None or cell_len(text) <= room:
         return [text]
     if block.cut:
-        return [cut(text, room)]
+        return [_cut_part(text, room)]
     indent = len(text) - len(text.lstrip(" "))
     hang = min(indent + 2 if block.hang is None else block.hang, max(room // 2, room - _PROSE_LEAST))
     return _wrapped(text, room, hang, block.breaks, block.whole)
+
+
+def _cut_part(text: str, room: int) -> str:
+    """Of a part of a line its name's end stays, for it says most; the place behind it goes first."""
+    part = _PART.fullmatch(text)
+    if part is None:
+        return cut(text, room)
+    sizes, name = part["sizes"], part["name"]
+    return sizes + cut(name, room - cell_len(sizes), keep_end=not name.startswith("("))
 
 
 def _wrapped(text: str, width: int, hang: int, breaks: str, whole: bool) -> list[str]:
@@ -84,23 +93,18 @@ def _pieces(text: str, room: int, breaks: str, whole: bool = False) -> Iterator[
 # -- tables --------------------------------------------------------------------------------------------------------
 
 
-def parts(table: Table, width: int | None) -> list[Table]:
-    """What is shown of the table: one, or several below each other."""
+def shown(table: Table, width: int | None) -> Table:
+    """What is shown of the table."""
     table = replace(table, rows=tuple(tuple(map(_clean, row, table.columns)) for row in table.rows))
-    if width is None or not table.repeat:
-        return [fit(table, width)]
-    wanted = [min(w, _WIDE) if c.flexible else w for w, c in zip(_natural(table), table.columns, strict=True)]
-    first = list(range(table.repeat))
-    room = width - len(INDENT) - sum(wanted[i] + len(GAP) for i in first)
-    bands: list[list[int]] = []
-    left = 0
-    for i in range(table.repeat, len(table.columns)):
-        if not bands or wanted[i] > left:
-            bands.append([*first])
-            left = room
-        bands[-1].append(i)
-        left -= wanted[i] + len(GAP)
-    return [_of_columns(_with_cells(table, band[table.repeat :]) if i else table, band) for i, band in enumerate(bands)]
+    if width is None or not table.first:
+        return fit(table, width)
+    wanted = [min(w, _NAME) if c.flexible else w for w, c in zip(_natural(table), table.columns, strict=True)]
+    if sum(wanted) + len(GAP) * len(wanted) <= width:
+        return fit(table, width)
+    names = [column.name for column in table.columns[table.first :]]
+    rows = [zip(names, row[table.first :], strict=True) for row in table.rows]
+    under = tuple((INDENT + ", ".join(f"{name} {cell}" for name, cell in row if cell),) for row in rows)
+    return fit(replace(_of_columns(table, range(table.first)), under=under), width)
 
 
 def _clean(cell: str, column: Column) -> str:
@@ -129,11 +133,6 @@ def fit(table: Table, width: int | None) -> Table:
         kept.pop()
         least.pop()
     return _of_columns(table, kept)
-
-
-def _with_cells(table: Table, columns: Sequence[int]) -> Table:
-    """Without the rows that have nothing in these columns."""
-    return replace(table, rows=tuple(row for row in table.rows if any(row[i] for i in columns)))
 
 
 def _of_columns(table: Table, kept: Sequence[int]) -> Table:
@@ -187,9 +186,12 @@ def under(table: Table, cells: Sequence[str], number: int, width: int | None) ->
     if not 0 < number <= len(table.under):
         return []
     first = next((i for i, column in enumerate(table.columns) if column.flexible), 0)
-    indent = " " * (len(INDENT) + sum(cell_len(cell) + len(GAP) for cell in cells[:first]))
-    found = [indent + printable(line) for line in table.under[number - 1]]
-    return found if width is None else [cut(line, width) for line in found]
+    left = sum(cell_len(cell) + len(GAP) for cell in cells[:first])
+    indent = " " * (len(INDENT) + (left if width is None else max(0, min(left, width - len(INDENT) - _UNDER))))
+    found: list[str] = []
+    for line in table.under[number - 1]:
+        found += lines(Text(indent + line, breaks=", ", cut=_PART.fullmatch(line) is not None), width)
+    return found
 
 
 def _widths(table: Table, natural: list[int], width: int) -> list[int]:

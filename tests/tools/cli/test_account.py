@@ -13,7 +13,7 @@ from cuptimem.report import account, grouping
 from cuptimem.report.load import from_dict
 from cuptimem.report.model import CATEGORIES, Contributor, LiveTensor
 from cuptimem.report.stacks import Frame
-from tests.tools.cli import labelled, sample
+from tests.tools.cli import labelled, sample, stacked
 from tests.tools.cli.labelled import B1, B2, HIDDEN, ROWS, TOTAL, W1, W2
 
 
@@ -178,28 +178,42 @@ def test_the_account_in_text(report: cuptimem.Report) -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100])
 def test_a_narrow_account_has_all_columns(report: cuptimem.Report, width: int) -> None:
-    """In tables below each other that have the modules in common; no number is cut."""
+    """Beside each other, or under each module with their names; no number is cut."""
     found = report.account()
     table = account_views.full([found], 2)[-1]
     assert isinstance(table, blocks.Table)
     lines = text.render([table], width).splitlines()
     assert all(len(line) <= width for line in lines)
-    everything = " ".join(lines)
+    everything = " ".join(" ".join(lines).split()).replace(",  ", " ")
     assert "…" not in everything
-    for category in CATEGORIES:
-        if found.total.of(category):
-            assert f"{found.total.of(category):,}" in everything.split()
-    bands = [line for line in lines if line.lstrip().startswith("module")]
-    assert len(bands) == {40: 8, 60: 3, 80: 2, 100: 2}[width]
-    assert sum(line.split()[0] == "all" for line in lines if line) == len(bands)
-    assert all(line.split()[-1] != "modules)" for line in lines if line)  # a row without numbers is left out
+    names = [name for name in table.columns[2:] if name.name]
+    for row in table.rows:
+        for column, cell in zip(names, row[2:], strict=True):
+            assert not cell or f"{column.name} {cell}" in everything
+    assert sum(line.split()[0] == "module" for line in lines) == sum(line.split()[0] == "all" for line in lines) == 1
+
+
+def test_equal_modules_are_one_row_where_there_are_many(tmp_path: Path) -> None:
+    """h.0.attn and h.1.attn; each has its own where all fit, and in JSON."""
+    report = stacked.trained(tmp_path)
+    assert [row.module for row in report.account().rows] == ["h.0.attn", "h.1.attn", "h.1.mlp", None]
+    table = account_views.full([report.account()], 4)[-1]
+    assert isinstance(table, blocks.Table)
+    assert [row[:2] for row in table.rows] == [
+        ("h.0.attn", "50"), ("h.1.attn", "20"), ("h.1.mlp", "20"), (grouping.OUTSIDE, "10"), ("all", "100"),
+    ]  # fmt: skip
+    table = account_views.full([report.account()], 3)[-1]
+    assert isinstance(table, blocks.Table)
+    assert [row[:2] for row in table.rows] == [
+        ("h.*.attn", "70"), ("h.1.mlp", "20"), (grouping.OUTSIDE, "10"), ("all", "100"),
+    ]  # fmt: skip
 
 
 def test_rows_left_out_of_the_account_are_summed(report: cuptimem.Report) -> None:
-    table = account_views.full([report.account()], 1)[-1]
+    table = account_views.full([report.account(depth=2)], 1)[-1]
     assert isinstance(table, blocks.Table)
     figures = [int(row[1].replace(",", "")) for row in table.rows]
-    assert [row[0] for row in table.rows] == ["net.0", "(3 more modules)", "all"]
+    assert [row[0] for row in table.rows] == ["net.*", "(1 more)", "all"]
     assert figures[0] + figures[1] == figures[2] == TOTAL
 
 
