@@ -40,9 +40,11 @@ def _largest(contents: Contents) -> list[str]:
     """The lines of the user's that have the most, with what libraries did below them."""
     found = []
     for line in contents.lines[:_LINES]:
-        parts = in_a_line(line, contents, _PARTS)
         name = f"{where(line)} {function(line.frame)}".rstrip()
-        found.append(f"  {size(line.bytes):>10} {share(line.bytes, contents.bytes):>5}  {name}{parts and ', ' + parts}")
+        head = f"  {size(line.bytes):>10} {share(line.bytes, contents.bytes):>5}  {name}"
+        parts = (in_a_line(line, contents, most) for most in range(_PARTS, 0, -1))
+        fitting = (f"{head}, {part}" for part in parts if part and len(head) + len(part) + 2 <= _WIDTH)
+        found.append(next(fitting, head))
     return found
 
 

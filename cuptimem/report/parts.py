@@ -9,13 +9,14 @@ from cuptimem.report import grouping
 from cuptimem.report.model import Contents, Contributor
 from cuptimem.report.stacks import Frame
 
-_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")  # of one of equal modules: the 3 of h.3.attn
+OWN = "the line itself"  # what it allocated with no library's line below it
 _CALL = re.compile(r"(?:return\s+)?(?:[\w.]*\.)?(\w+)\s*\(")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some of a line's bytes. frame: the library's line that has the most of them, and how many others there are."""
+    """Some of a line's bytes. frame: the library's line that has the most of them, and how many others there are; None
+    of what the line itself allocated."""
 
     name: str  # of a call, "conv2d", or of modules, "h.*.attn"
     bytes: int
@@ -41,7 +42,8 @@ def drives_loop(line: Row, contents: Contents) -> bool:
 
 
 def parts_of(line: Row, by_module: bool) -> tuple[Part, ...]:
-    """The largest first. What the line allocated by itself is in no part. by_module: where it drives a loop."""
+    """The largest first; they sum to the line's bytes. None where libraries did nothing below it. by_module: where it
+    drives a loop."""
     if line.frame is None or line.frame.is_library:
         return ()
     name = _module if by_module else _call
@@ -49,7 +51,12 @@ def parts_of(line: Row, by_module: bool) -> tuple[Part, ...]:
     for one in line.contributors:
         if one.library_line is not None:
             groups.setdefault(name(one, one.library_line), []).append(one)
-    found = (_part(key, group) for key, group in groups.items())
+    if not groups:
+        return ()
+    found = [_part(key, group) for key, group in groups.items()]
+    own = [one for one in line.contributors if one.library_line is None]
+    if own:
+        found.append(Part(OWN, sum(one.bytes for one in own), sum(one.count for one in own), None, 0))
     return tuple(sorted(found, key=lambda part: (-part.bytes, part.name)))
 
 
@@ -73,7 +80,7 @@ def _sums(group: Iterable[Contributor]) -> dict[Frame, int]:
 def _module(one: Contributor, below: Frame) -> str:
     """Its module, equal ones together; outside of modules the library's line."""
     name = grouping.module(one)
-    return below.place if name == grouping.OUTSIDE else _NUMBER.sub("*", name)
+    return below.place if name == grouping.OUTSIDE else grouping.without_number(name)
 
 
 def _call(one: Contributor, below: Frame) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Table, Text
-from cuptimem.output.text.words import code, function, more, plural, signed, size, where
+from cuptimem.output.text.words import code, count, function, plural, signed, size, where
 from cuptimem.report.diff import Change, DeviceDiff, Section
 
 _TITLES = {"peak": "At the peak on {}", "end": "Live at the end on {}", "stepped": "Allocated in a step on {}"}
@@ -138,11 +138,16 @@ def _under(section: Section, change: Change) -> tuple[str, ...]:
 
 
 def parts_in_a_line(section: Section, change: Change) -> str:
-    """of which -5.0 MiB conv2d, -4.8 MiB group_norm +2; "" where one part is all that changed."""
-    whole = abs(_rounded(section, change.bytes)[2])
-    parts = [(text, _rounded(section, pair)[2]) for text, *pair_ in change.parts for pair in [(pair_[0], pair_[1])]]
-    large = [(text, part) for text, part in parts if abs(part) * 100 > whole]
-    if not large or (len(large) == 1 and "." not in large[0][0] and abs(large[0][1]) >= 0.9 * whole):
+    """of which -5.0 MiB conv2d, -4.8 MiB group_norm, -1.2 MiB in 2 more; "" where one part is all that changed."""
+    whole = _rounded(section, change.bytes)[2]
+    parts = [(text, _rounded(section, (was, is_))[2]) for text, was, is_ in change.parts]
+    large = [(text, part) for text, part in parts if abs(part) * 100 > abs(whole)]
+    if not large or (len(large) == 1 and "." not in large[0][0] and abs(large[0][1]) >= 0.9 * abs(whole)):
         return ""  # one call of PyTorch's says what the line says
-    named = ", ".join(f"{signed(part)} {text}" for text, part in large[:_PARTS])
-    return f"of which {named}{more(len(large) - _PARTS)}"
+    shown = large[:_PARTS]
+    named = [f"{signed(part)} {text}" for text, part in shown]
+    rest = [(text, part) for text, part in parts[len(shown) :] if part]
+    left = whole - sum(part for _, part in shown)
+    if rest and signed(whole - left) != signed(whole):
+        named.append(f"{signed(left)} {rest[0][0] if len(rest) == 1 else f'in {count(len(rest))} more'}")
+    return f"of which {', '.join(named)}"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from cuptimem.output.text import held_views
-from cuptimem.output.text.words import count, more, place, plural, share, size
+from cuptimem.output.text.words import count, more, place, share, size
 from cuptimem.report.model import Contents
 from cuptimem.report.parts import Part, Row, drives_loop, parts_of
 from cuptimem.report.stacks import Frame
@@ -32,14 +32,32 @@ def parts_under(line: Row, contents: Contents) -> tuple[str, ...]:
 
 
 def in_a_line(line: Row, contents: Contents, most: int = _CALLS) -> str:
-    """of which 20.1 MiB conv2d, 19.0 MiB group_norm +2; "" where that says nothing more than the line."""
+    """of which 20.1 MiB conv2d, 19.0 MiB group_norm, 1.2 MiB in 2 more; "" where that says nothing more than the line.
+    What it says sums to the line's bytes, as a reader adds them up."""
     by_module = drives_loop(line, contents)
     parts = parts_of(line, by_module)
     if not parts or (not by_module and _says_the_same(parts[0], line)):
         return ""
-    large = [part for part in parts if part.bytes >= _SMALL * line.bytes]
-    named = ", ".join(f"{size(part.bytes)} {part.name}" for part in large[:most])
-    return f"of which {named}{more(len(large) - most)}" if named else ""
+    shown, rest = _divided(line, parts, most)
+    named = [f"{size(part.bytes)} {part.name}" for part in shown]
+    if rest and size(line.bytes - _sum(rest)) != size(line.bytes):
+        named.append(f"{size(_sum(rest))} {_together(rest, 'in {} more')}")
+    return f"of which {', '.join(named)}" if named else ""
+
+
+def _divided(line: Row, parts: Sequence[Part], most: int) -> tuple[Sequence[Part], Sequence[Part]]:
+    """Those that are shown, and the others."""
+    shown = min(most, sum(part.bytes >= _SMALL * line.bytes for part in parts))
+    return parts[:shown], parts[shown:]
+
+
+def _together(rest: Sequence[Part], several: str) -> str:
+    """How the others are called: a single one by its name."""
+    return rest[0].name if len(rest) == 1 else several.format(count(len(rest)))
+
+
+def _sum(parts: Iterable[Part]) -> int:
+    return sum(part.bytes for part in parts)
 
 
 def _says_the_same(part: Part, line: Row) -> bool:
@@ -48,13 +66,11 @@ def _says_the_same(part: Part, line: Row) -> bool:
 
 
 def _modules(line: Row, parts: Sequence[Part]) -> tuple[str, ...]:
-    """A line each, with the library's line that has most of it."""
-    large = [part for part in parts if part.bytes >= _SMALL * line.bytes]
-    shown = large if len(large) == _MODULES + 1 else large[:_MODULES]
-    rest = large[len(shown) :]
+    """A line each, with the library's line that has most of it; they sum to the line's bytes."""
+    shown, rest = _divided(line, parts, _MODULES)
     rows = [(part.bytes, f"{part.name}{_at(part)}") for part in shown]
     if rest:
-        rows.append((sum(part.bytes for part in rest), f"({plural(len(rest), 'more module')})"))
+        rows.append((_sum(rest), _together(rest, "({} more)")))
     words = ("of which", *["        "] * len(rows))
     return tuple(
         f"{word} {size(bytes_):>9} {share(bytes_, line.bytes):>5}  {name}"

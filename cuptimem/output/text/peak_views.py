@@ -186,9 +186,9 @@ def _entry(line: Line, contents: Contents, tensors: _Tensors) -> list[Block]:
         Text(head, "strong", hang=len(_INDENT) + 2),
         *([Text(_INDENT + code(frame), cut=True)] if code(frame) else []),
     ]
+    kinds_ = _categories(line.contributors)
+    parts = _parts(line, contents)
     said = [
-        _categories(line.contributors),
-        *_parts(line, contents),
         *held_views.each(holders_of(contents.held, line.frame), line.bytes),
         *(f"in {below}" for below in [via(line)] if below),
         *(f"modules {names}" for names in [modules(line.contributors)] if names),
@@ -196,7 +196,9 @@ def _entry(line: Line, contents: Contents, tensors: _Tensors) -> list[Block]:
         *(f"saved by {names}" for names in [_named(c.saved_by for c in line.contributors)] if names),
         *(f"tensors {names}" for names in [_tensors(line, tensors)] if names),
     ]
-    return blocks + [Text(_INDENT + text, "dim") for text in said if text]
+    blocks += [Text(_INDENT + kinds_, "dim")] if kinds_ else []
+    blocks += [Text(_INDENT + text, "dim", breaks=", ", cut=len(parts) > 1) for text in parts]
+    return blocks + [Text(_INDENT + text, "dim") for text in said]
 
 
 def _parts(line: Line, contents: Contents) -> Sequence[str]:

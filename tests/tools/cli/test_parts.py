@@ -111,7 +111,7 @@ def test_the_form_depends_on_stacks_and_not_on_shares(tmp_path: Path) -> None:
 
 
 def test_parts_are_named_by_what_is_called(tmp_path: Path) -> None:
-    """By the call where it is PyTorch's, by the function where it is a package's; its own blocks are in none."""
+    """By the call where it is PyTorch's, by the function where it is a package's; its own blocks by the line."""
     report = stacked.report(
         tmp_path,
         rest(
@@ -124,11 +124,43 @@ def test_parts_are_named_by_what_is_called(tmp_path: Path) -> None:
     )
     (line,) = report.peak.lines
     assert line.bytes == 95
-    assert parts(line, report.peak) == [("linear", 50), ("Attention.forward", 20), ("relu", 20)]
-    assert part_views.in_a_line(line, report.peak) == "of which 50 B linear, 20 B Attention.forward, 20 B relu"
-    assert part_views.in_a_line(line, report.peak, 1) == "of which 50 B linear +2"
+    named = [("linear", 50), ("Attention.forward", 20), ("relu", 20), ("the line itself", 5)]
+    assert parts(line, report.peak) == named
+    said = "of which 50 B linear, 20 B Attention.forward, 20 B relu, 5 B the line itself"
+    assert part_views.in_a_line(line, report.peak) == said
+    assert part_views.in_a_line(line, report.peak, 1) == "of which 50 B linear, 45 B in 3 more"
     (alone,) = stacked.report(tmp_path, rest((90, [LINEAR, CALL, MAIN]), (5, [MAIN]))).peak.lines
     assert part_views.in_a_line(alone, report.peak) == ""  # says what the line says
+
+
+def test_parts_that_change_no_digit_are_not_said(tmp_path: Path) -> None:
+    million = 1 << 20
+    calls = rest((3 * million, [LINEAR, CALL, MAIN]), (2 * million, [RELU, CALL, MAIN]), (900, [MAIN]))
+    peak = stacked.report(tmp_path, calls).peak
+    assert parts(peak.lines[0], peak) == [("forward", 3 * million), ("relu", 2 * million), ("the line itself", 900)]
+    assert part_views.in_a_line(peak.lines[0], peak) == "of which 3.0 MiB forward, 2.0 MiB relu"
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_at_few_columns_a_name_keeps_its_end_and_no_part_is_cut_off(tmp_path: Path, width: int) -> None:
+    name = "encoder.layers.3.intermediate.intermediate_activation"
+    loop = [LINEAR, CALL, ATTENTION, CALL, STEP, TRAIN, MAIN]
+    report = stacked.report(tmp_path, rest((90, loop), (10, loop)), names=[name, "head"], called=True)
+    for shown in (
+        views.summary(report),
+        views.peak(report, report.peaks, 9),
+        views.table(report, report.peak, "line", "bytes", 9),
+    ):
+        lines = [line for line in text.render(shown, width).splitlines() if "90 %" in line]
+        assert lines and all(line.endswith("activation") and len(line) <= width for line in lines)
+    calls = [(f"/home/site-packages/lib/{i}.py", f"a_function_with_a_name_{i}", i) for i in range(4)]
+    report = stacked.report(tmp_path, rest(*((10 + i, [call, MAIN]) for i, call in enumerate(calls))))
+    for shown in (views.summary(report), views.peak(report, report.peaks, 9)):
+        words = " ".join(text.render(shown, width).split())
+        assert (
+            "of which 13 B a_function_with_a_name_3, 12 B a_function_with_a_name_2, 11 B a_function_with_a_name_1, "
+            "10 B a_function_with_a_name_0" in words
+        )
 
 
 def test_what_it_goes_down_to(tmp_path: Path) -> None:
