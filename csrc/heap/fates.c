@@ -292,6 +292,8 @@ static verdict judge_forward(const cm_fates *f, const live *l, bool gone)
     bool in_graph = f->node >= l->turn && f->node != 0 && !l->inherited;
     if (is_in_graph(f, l) && (f->backward > l->turn || !gone))
         return decided(CM_CATEGORY_ACTIVATION);
+    if (gone && !l->inherited && f->at == TURN_BACKWARD && f->passes == l->passes)
+        return decided(CM_CATEGORY_ACTIVATION);
     if (is_long(f, l) && l->setup && is_on_device(l) && !f->workspaces)
         return decided(CM_CATEGORY_UNKNOWN); /* of a recording without them: perhaps one of those */
     if (is_collected(f, l))

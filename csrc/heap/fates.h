@@ -15,9 +15,9 @@
  *   in an optimizer        optimizer state if it is alive when its step returns, else temporary
  *   in DDP or FSDP         bucket if a backward pass runs while it is alive
  *   from a file            loaded
- *   in forward             activation if the node that was made with it was not destroyed.
- *                          Else kept if it lives long. Else activation if a node runs
- *                          while it is alive; also if graph nodes were made during its life and it
+ *   in forward             activation if the node that was made with it was not destroyed, or a
+ *                          node frees it in the next pass. Else kept if it lives long. Else
+ * activation if a node runs while it is alive; also if graph nodes were made during its life and it
  *                          outlives a failed request or the window; else kept if its
  *                          stack makes another one in a later turn; else temporary
  *   elsewhere              kept if it lives long and was made in the loop, or if it is carried over

@@ -301,6 +301,26 @@ def test_what_a_graph_holds_is_an_activation_for_as_long_as_its_node_lives(analy
     assert allocated(analyze, t) == {"input": 6, "activation": 6 * 8}
 
 
+def test_what_one_line_makes_many_times_for_a_graph_are_activations(analyze: Analyze) -> None:
+    """The forward of a function of one's own makes its result below the line that made its node."""
+    t = Loop()
+    for step in range(2):
+        made = [0x100 + 16 * i for i in range(8)]
+        for address in made:
+            t.sequence += 1
+            t.node(t.sequence, t.call(0x77))
+            t.alloc(address, 1, t.call(0x77, line=2))
+            t.alloc(0x900, 2, t.line(3))  # between two calls
+            t.free(0x900)
+        t.run(t.sequence, 11, "SwishBackward")
+        for address in made:
+            t.free(address)
+        t.done()
+        t.passed()
+        t.update()
+    assert allocated(analyze, t) == {"activation": 16, "temporary": 32}
+
+
 @pytest.mark.parametrize("ends, category", [(False, "activation"), (True, "kept")])
 def test_results_that_outlive_their_graph_are_kept(analyze: Analyze, ends: bool, category: str) -> None:
     """outs.append(out.detach()): the same block as the graph's. With retain_graph=True the graph has it."""
