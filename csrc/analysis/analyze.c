@@ -251,6 +251,26 @@ static bool finish(analyzer *a)
     return true;
 }
 
+#define LOOPS_NAMED 3
+
+/* "it has steps 0 to 39 (training, evaluation)" */
+static void say_steps(const cm_steps *steps, char *text, size_t size)
+{
+    size_t named = steps->loop_count > LOOPS_NAMED + 1 ? LOOPS_NAMED : steps->loop_count;
+    int used = steps->count == 0 ? snprintf(text, size, "it has no steps")
+                                 : snprintf(text, size, "it has steps 0 to %zu", steps->count - 1);
+    for (size_t i = 0; i < named && used >= 0 && (size_t)used < size; i++)
+        used += snprintf(text + used, size - (size_t)used, "%s%s", i ? ", " : " (",
+                         steps->loop[i].name);
+    if (named == 0 || used < 0 || (size_t)used >= size)
+        return;
+    if (named < steps->loop_count)
+        snprintf(text + used, size - (size_t)used, " and %zu more loops)",
+                 steps->loop_count - named);
+    else
+        snprintf(text + used, size - (size_t)used, ")");
+}
+
 /* The requested step, from 0. */
 static bool find_step(analyzer *a)
 {
@@ -258,8 +278,9 @@ static bool find_step(analyzer *a)
     a->options.step = asked < 0 && asked >= -count ? count + asked : asked;
     if (a->options.step >= 0 && a->options.step < count)
         return true;
-    snprintf(a->error, a->error_size, "the trace has no step %" PRId64 ": it has %" PRId64, asked,
-             count);
+    char there[192];
+    say_steps(&a->plan->steps, there, sizeof there);
+    snprintf(a->error, a->error_size, "the trace has no step %" PRId64 ": %s", asked, there);
     return false;
 }
 

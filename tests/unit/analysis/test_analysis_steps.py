@@ -94,8 +94,19 @@ def test_a_step_that_is_not_there(analyze: Analyze) -> None:
 
     t = Trace()
     training(t, 3)
-    with pytest.raises(Error, match=r"^the trace has no step 3: it has 3$"):
+    with pytest.raises(Error, match=r"^the trace has no step 3: it has steps 0 to 2 \(training\)$"):
         analyze(t, step=3)
+
+
+def test_of_many_loops_a_refused_step_names_three(analyze: Analyze) -> None:
+    from cuptimem._core import Error
+
+    t = Trace()
+    for i in range(27):
+        t.alloc(0x1000 + 64 * i, 10, t.line(9))
+        t.tick(OPTIMIZER, 1, t.line(20 + i // 3))
+    with pytest.raises(Error, match=r"steps 0 to 26 \(training, training 2, training 3 and 6 more loops\)$"):
+        analyze(t, step=27)
 
 
 def test_every_device_has_its_steps(analyze: Analyze) -> None:
