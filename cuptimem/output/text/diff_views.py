@@ -61,7 +61,7 @@ def full(devices: list[DeviceDiff], named: str | None, top: int, counts: Sequenc
     """Totals of all devices; lines of the first that changed, or of the one that was named. counts: of the steps."""
     blocks: list[Block] = [Text(), totals(devices)]
     if counts[0] != counts[1]:
-        blocks.append(Text(f"  steps: {counts[0] or 'none'} before, {counts[1] or 'none'} after", "dim"))
+        blocks.append(Text(f"  steps before: {counts[0] or 'none'}; after: {counts[1] or 'none'}", "dim"))
     changed = [one for one in devices if any(_changed(section) for section in one.shown)]
     chosen = [one for one in devices if one.device == named] if named is not None else changed[:1]
     for device in chosen:

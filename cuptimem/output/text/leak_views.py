@@ -6,7 +6,7 @@ from cuptimem.output.text import held_views, process_views
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
 from cuptimem.output.text.clock_views import counted_by
 from cuptimem.output.text.text import PROSE
-from cuptimem.output.text.words import code, count, function, place, plural, share, size, where
+from cuptimem.output.text.words import code, count, first_loops, function, place, plural, share, size, where
 from cuptimem.report.leaks import STEPS_NEEDED, Leak, LeakPart
 from cuptimem.report.line_holders import LineHolders
 from cuptimem.report.model import Device, Report
@@ -289,11 +289,11 @@ def _judged(report: Report) -> dict[str, int]:
 
 
 def _steps_of(loops: dict[str, int], several: bool) -> str:
-    """24 steps; 24 steps of training and 12 of evaluation"""
-    parts = [
-        f"{plural(steps, 'step')} of {loop}" if several else plural(steps, "step") for loop, steps in loops.items()
-    ]
-    return " and ".join(parts)
+    """24 steps; 24 steps of training and 12 steps of evaluation"""
+    named, rest = first_loops(loops)
+    parts = [plural(loops[loop], "step") + (f" of {loop}" if several else "") for loop in named]
+    *before, last = [*parts, rest] if rest else parts
+    return f"{', '.join(before)} and {last}" if before else last
 
 
 def _verdict(report: Report) -> list[Block]:

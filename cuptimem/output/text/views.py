@@ -23,7 +23,7 @@ from cuptimem.output.text import (
 from cuptimem.output.text.blocks import Block, Column, Table, Text
 from cuptimem.output.text.clock_views import counted_by, notes
 from cuptimem.output.text.peak_views import asked, lines_table, moment
-from cuptimem.output.text.words import count, duration, place, plural, signed, size
+from cuptimem.output.text.words import count, duration, first_loops, place, plural, signed, size
 from cuptimem.report import own_code
 from cuptimem.report.account import Account
 from cuptimem.report.diff import DeviceDiff
@@ -35,6 +35,7 @@ from cuptimem.report.line_holders import LineHolders
 from cuptimem.report.model import Contents, Device, Report, Step
 from cuptimem.report.stacks import Frame
 
+_LOOPS = 4  # whose first step is said
 _TOP = 6  # with all else that a training has, a screen of 24 lines
 
 
@@ -273,17 +274,30 @@ def _trend(report: Report) -> list[Block]:
         steps = [step for step in report.steps if step.device == device.name]
         if not steps:
             continue
-        loops = {loop: [step for step in steps if step.loop == loop] for loop in dict.fromkeys(s.loop for s in steps)}
+        loops: dict[str, list[Step]] = {}
+        for step in steps:
+            loops.setdefault(step.loop, []).append(step)
+        counts = {loop: len(part) for loop, part in loops.items()}
+        named, rest = first_loops(counts)
         if not blocks:
-            parts = ", ".join(f"{len(part)} {loop}" for loop, part in loops.items())
-            split = f": {parts}" if len(loops) > 1 else ""
+            split = f": {_loops(counts)}" if len(loops) > 1 else ""
             blocks.append(Text(f"Steps: {len(steps)}, counted by {counted_by(report.clock)}{split}", "title"))
             blocks += notes(report.clock)
-        for loop, part in loops.items():
-            peaks = [step.peak for step in part]
+        for loop in named:
+            peaks = [step.peak for step in loops[loop]]
             name = f"{device.name}, {loop}" if len(loops) > 1 else device.name
-            blocks.append(Text(f"  {name}: {_peaks(peaks)}; {_growth(part)}"))
+            blocks.append(Text(f"  {name}: {_peaks(peaks)}; {_growth(loops[loop])}"))
+        if rest:
+            blocks.append(Text(f"  {device.name}: {rest}: cuptimem steps --all, or --json", "dim"))
     return blocks + process_views.trend(report)
+
+
+def _loops(loops: dict[str, int], several: bool = True) -> str:
+    """40 training, 20 evaluation"""
+    named, rest = first_loops(loops)
+    return ", ".join(
+        [*(f"{loops[loop]} {loop}" if several else str(loops[loop]) for loop in named), *filter(None, [rest])]
+    )
 
 
 def _peaks(peaks: list[int]) -> str:
@@ -381,9 +395,12 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
         return [*blocks, Text(), *_trend(report)]
     blocks += [Text(), Text(f"Counted by {counted_by(report.clock)}", "title"), *notes(report.clock)]
     first = {change.loop: change for change in reversed(report.clock.changes) if change.loop != report.steps[0].loop}
-    for change in reversed(first.values()):
+    changes = list(reversed(first.values()))
+    for change in changes[:_LOOPS]:
         at = place(Frame(change.where[0], change.where[2], change.where[1])) if change.where is not None else ""
         blocks.append(Text(f"from step {change.step} on: {change.kind} {at} (loop {change.loop})", "dim"))
+    if changes[_LOOPS:]:
+        blocks.append(Text(f"and {plural(len(changes) - _LOOPS, 'more loop')} (--json has all)", "dim"))
     blocks.append(steps_table(report.steps, rows))
     if left_out:
         blocks.append(Text(f"  {count(left_out)} rows in between are not shown (all of them: --all)", "dim"))
@@ -438,10 +455,7 @@ def diff(before: Report, after: Report, devices: list[DeviceDiff], named: str | 
         assert isinstance(first, Text)
         blocks += [replace(first, text=f"{name + ':':<8}{first.text}"), *others]
     several = max(len(report.loops) for report in (before, after)) > 1
-    counts = [
-        ", ".join(f"{number} {loop}" if several else str(number) for loop, number in report.loops.items())
-        for report in (before, after)
-    ]
+    counts = [_loops(report.loops, several) for report in (before, after)]
     return blocks + (diff_views.full(devices, named, top, counts) if devices else _nothing(after))
 
 

@@ -1,5 +1,6 @@
 """How numbers, times and lines of code are written."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from cuptimem import sizes
@@ -77,6 +78,19 @@ def shortened(text: str, most: int) -> str:
 
 def function(frame: Frame | None) -> str:
     return frame.function.replace(".<locals>", "") if frame is not None else ""
+
+
+_LOOPS = 3  # named in a sentence
+
+
+def first_loops(loops: Mapping[str, int]) -> tuple[list[str], str]:
+    """The loops that have room in a sentence, the ones with most steps, and what is to be said of the others:
+    "57 more loops (171 steps)"."""
+    most = len(loops) if len(loops) <= _LOOPS + 1 else _LOOPS
+    chosen = set(sorted(loops, key=lambda loop: -loops[loop])[:most])
+    left = sum(steps for loop, steps in loops.items() if loop not in chosen)
+    rest = f"{count(len(loops) - most)} more loops ({plural(left, 'step')})" if len(loops) > most else ""
+    return [loop for loop in loops if loop in chosen], rest
 
 
 def more(number: int) -> str:

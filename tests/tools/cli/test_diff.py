@@ -173,7 +173,7 @@ def test_what_was_added_and_removed_and_grew(tmp_path: Path) -> None:
     assert row("+11", "B", "11", "B", "added")[5:6] == ["b/train.py:11"]
     assert row("+500", "B", "1000", "B")[4:7] == ["1.5", "KiB", "grew"]  # a step
     assert row("0", "7", "B", "7", "B")[5:] == ["(compacted:", "no", "line", "kept)"]
-    assert "steps: 2 before, 4 after" in shown and len(shown.splitlines()) < 40
+    assert "steps before: 2; after: 4" in shown and len(shown.splitlines()) < 40
 
 
 def test_rows_sum_to_the_totals(tmp_path: Path) -> None:

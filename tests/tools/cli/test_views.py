@@ -235,6 +235,29 @@ def test_a_single_jump_is_no_growth_per_step(report: cuptimem.Report) -> None:
     assert views._growth(steps).endswith("100 B (step 2) to 230 B (step 11), +130 B in 9 steps")
 
 
+def test_of_many_loops_three_are_named(report: cuptimem.Report, tmp_path: Path) -> None:
+    """In text; JSON has all of them. Four have room."""
+    first = report.steps[0]
+
+    def with_loops(number: int) -> cuptimem.Report:
+        steps = [
+            replace(first, index=2 * n + i, loop=f"training {n + 1}", peak=90, end=80)
+            for n in range(number)
+            for i in (0, 1)
+        ]
+        return replace(report, steps=tuple(steps))
+
+    shown = text.render(views.summary(with_loops(60)))
+    assert "2 training 1, 2 training 2, 2 training 3, 57 more loops (114 steps)" in shown and "training 4" not in shown
+    shown = text.render(views.leaks(with_loops(60), 9))
+    assert "2 steps of training 1, 2 steps of training 2, 2 steps of training 3 and 57 more loops (114 steps)" in shown
+    assert "training 4" not in shown
+    shown = text.render(views.summary(with_loops(4)))
+    assert "2 training 1, 2 training 2, 2 training 3, 2 training 4\n" in shown and "more loops" not in shown
+    leaks = json.leaks(with_loops(60))
+    assert [row["loop"] for row in leaks["judged"]] == [f"training {n + 1}" for n in range(60)]
+
+
 def test_what_comes_between_is_not_the_loops_growth(report: cuptimem.Report) -> None:
     """An evaluation after every fourth step that keeps 1,000 B; the training itself keeps 7 B a step."""
     step = report.steps[0]
