@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from cuptimem.output.text import held_views, process_views
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
 from cuptimem.output.text.clock_views import counted_by
-from cuptimem.output.text.text import PROSE
 from cuptimem.output.text.words import code, count, first_loops, function, place, plural, share, size, where
-from cuptimem.report.leaks import STEPS_NEEDED, Leak, LeakPart
+from cuptimem.report.leaks import STEPS_NEEDED, Holder, Leak, LeakPart
 from cuptimem.report.line_holders import LineHolders
 from cuptimem.report.model import Device, Report
 from cuptimem.report.stacks import Frame, Stack
@@ -231,9 +230,14 @@ def _kept(leak: Leak) -> list[Block]:
     return blocks
 
 
+def _holders(leak: Leak) -> Sequence[Holder]:
+    """What stands under a leak is mostly held by the same names."""
+    return leak.holders or next((one.holders for one in leak.keeps if one.holders), ())
+
+
 def _held(leak: Leak) -> list[Block]:
-    """Who holds it; what stands under it is mostly held by the same names."""
-    holders = leak.holders or next((one.holders for one in leak.keeps if one.holders), ())
+    """Who holds it."""
+    holders = _holders(leak)
     blocks: list[Block] = []
     for one in holders:
         part = f" ({share(one.bytes, sum(each.bytes for each in holders))})" if len(holders) > 1 else ""
@@ -335,7 +339,8 @@ def _headline(report: Report, steps: str, largest: str = "") -> str:
         also = f"; {_lower(undecided)}" if undecided else ""
         return f"{plural(len(report.leaks), 'leak')} in {steps}{largest}{also}"
     if undecided:
-        return f"{undecided}{largest}; {steps} judged"
+        shown = undecided.partition(" (")[0] if largest and len(report.undecided) == 1 else undecided
+        return f"{shown}{largest}; {steps} judged"
     if report.process_growth is not None:
         return f"{process_views.headline(report.process_growth)}; no leak: {steps} judged"
     slow = [one for one in report.suspects if one.reason == "negligible"]
@@ -440,7 +445,10 @@ def line(report: Report) -> str:
     if not judged:
         return _lower(_TOO_FEW)
     found = next(iter(report.leaks or report.undecided), None)
-    largest = "" if found is None else f": {where(found)} {_total(found)} a step"
+    largest = ""
+    if found is not None:
+        holder = next((f", {held_views.said(one).split(' → ')[0]}" for one in _holders(found) if one.is_named), "")
+        largest = f": {where(found)} {_total(found)} a step{holder}"
     return _lower(_headline(report, _steps_of(judged, len(loops) > 1), largest))
 
 
@@ -457,9 +465,9 @@ def short(report: Report) -> list[Block]:
         return [Text(title)]
     blocks: list[Block] = [Text(title, "warning"), table(shown[:_IN_SUMMARY])]
     for leak in shown[:_IN_SUMMARY]:
-        line = next((f"  {where(leak)} is held by {one.path}" for one in leak.holders), "")
-        if 0 < len(line) <= PROSE:
-            blocks.append(Text(line, "dim"))
+        line = next((f"  {where(leak)} is {held_views.said(one)}" for one in _holders(leak) if one.is_named), "")
+        if line:
+            blocks.append(Text(line, "dim", hang=4, prose=True))
     if len(shown) > _IN_SUMMARY:
         blocks.append(Text(f"  and {len(shown) - _IN_SUMMARY} more", "dim"))
     return blocks

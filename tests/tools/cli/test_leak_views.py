@@ -147,16 +147,26 @@ def test_what_an_entry_keeps_is_in_what_is_alive(make: Make) -> None:
         ),
         (
             {"suspects": ["b"]},
-            "cannot tell: 1 line grew in every step (+2.0 KiB a step): {} +2.0 KiB a step; 24 steps judged",
+            "cannot tell: 1 line grew in every step: {} +2.0 KiB a step; 24 steps judged",
         ),
         ({}, "no leak: 24 steps judged, nothing grows"),
     ],
 )
-def test_all_in_one_line(make: Make, tmp_path: Path, rows: dict[str, list[str]], said: str) -> None:
+def test_the_last_closing_line(make: Make, tmp_path: Path, rows: dict[str, list[str]], said: str) -> None:
     """What stands behind a colon is of what stands before it."""
     leaks = [leak_sample.row() for _ in rows.get("leaks", ())]
     suspects = [leak_sample.row(reason="few births") for _ in rows.get("suspects", ())]
     assert leak_views.line(make(*leaks, suspects=suspects)) == said.format(f"{tmp_path.name}/train.py:14")
+
+
+def test_who_holds_a_suspect(make: Make, tmp_path: Path) -> None:
+    """Where nothing can tell, a person can: the last closing line and the summary have the name, too."""
+    path = "Plotting.history (class) → " + "list[0:24] → " * 5 + "tensor"
+    report = make(suspects=[leak_sample.row(reason="few births", holders=[(path, 24, 49_152, None)])])
+    place = f"{tmp_path.name}/train.py:14"
+    held = f"{place} +2.0 KiB a step, held by Plotting.history (class); 24 steps judged"
+    assert leak_views.line(report) == f"cannot tell: 1 line grew in every step: {held}"
+    assert f"{place} is held by {path}" in " ".join(str(report).split())
 
 
 def test_a_growing_graph(make: Make) -> None:
