@@ -1,6 +1,7 @@
 """At a checkpoint: is what cuptimem recorded what PyTorch says, what Python reaches, and what the device gave out?
 
 Runs inside the program. Any difference is an AssertionError that names the checkpoint and the first thing that differs.
+Checker.misses asks the same of recordings that lack one event each.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def same_list(what: str, ours: Sequence[Any], theirs: Sequence[Any]) -> None:
 class Checker:
     """Is the check of a program (programs.Check). counts says how much was compared, so that nothing passes unseen."""
 
-    def __init__(self, program: Program, trace: Path, log: Path | None, report: Path | None, spoiled: str = "") -> None:
-        self.program, self.trace, self.log, self.report, self.spoiled = program, trace, log, report, spoiled
+    def __init__(self, program: Program, trace: Path, log: Path | None, report: Path | None) -> None:
+        self.program, self.trace, self.log, self.report, self.spoiled = program, trace, log, report, ""
         self.counts: Counter[str] = Counter()
         self.divisions, self.slack = _settings(program.environment)
 
@@ -62,6 +63,15 @@ class Checker:
         except AssertionError as error:
             raise AssertionError(f"{self.program.name}, {label}: {error}") from None
         self.counts["checkpoints"] += 1
+
+    def misses(self, kinds: Sequence[str], noticed: dict[str, str], label: str, quiet: bool, held: int) -> None:
+        """At a checkpoint: what each check says where one event of that kind is left out of what was recorded."""
+        for self.spoiled in kinds:
+            try:
+                if self.spoiled not in noticed:
+                    self(label, quiet=quiet, held=held)
+            except AssertionError as error:
+                noticed[self.spoiled] = str(error)
 
     def _events(self) -> list[tuple[Any, ...]]:
         events = _core.trace_dump(str(self.trace))

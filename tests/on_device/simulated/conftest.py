@@ -12,7 +12,7 @@ import pytest
 
 from tests import pythons
 from tests.conftest import ROOT, Result, clean_environment
-from tests.forkserver import ForkServer
+from tests.forkserver import OPTIMIZERS, ForkServer
 from tests.on_device.simulated import device
 
 MISSING = "no CUDA build of PyTorch: `make test` installs one into .venv-cuda"
@@ -72,7 +72,7 @@ def on_device(sim_python: str, compiled: dict[str, str], tmp_path: Path) -> Call
 
 @pytest.fixture(scope="session")
 def forks(sim_python: str, compiled: dict[str, str]) -> Iterator[ForkServer]:
-    server = ForkServer(sim_python, {**clean_environment(), **compiled, **device.environment()})
+    server = ForkServer(sim_python, {**clean_environment(), **compiled, **device.environment()}, OPTIMIZERS)
     yield server
     server.close()
 

@@ -10,6 +10,7 @@ import pytest
 import cuptimem
 from tests.conftest import ROOT, Result
 
+pytestmark = pytest.mark.cuda_torch
 MIB = 1 << 20
 MEMORY, ASKED = 1152, 600 * MIB - 5
 PROGRAM = str(ROOT / "tests" / "on_device" / "simulated" / "refused_program.py")

@@ -16,9 +16,9 @@ PROGRAM = Path(__file__).with_name("operators.py")
 MIB = 1 << 20
 
 
-def run(on_device: Callable[..., Result], report: Path, choice: str, count: int, **environment: str) -> set[str]:
+def run(forked_on_device: Callable[..., Result], report: Path, choice: str, count: int, **environment: str) -> set[str]:
     """What the device modelled. count: how many operators there must be at least."""
-    done = on_device(str(PROGRAM), choice, report=report, env=environment)
+    done = forked_on_device(str(PROGRAM), choice, report=report, env=environment)
     assert done.code == 0, done.err
     found = json.loads(done.out.splitlines()[-1])
     assert {name: result for name, result in found.items() if not result["same"]} == {}
@@ -30,30 +30,30 @@ def run(on_device: Callable[..., Result], report: Path, choice: str, count: int,
     return {note.name for note in device_report.merged_notes(reports, device_report.MODELLED)}
 
 
-def test_basic(on_device: Callable[..., Result], tmp_path: Path) -> None:
-    assert "cuDNN CTC loss workspace" in run(on_device, tmp_path / "report", "basic", 18)
+def test_basic(forked_on_device: Callable[..., Result], tmp_path: Path) -> None:
+    assert "cuDNN CTC loss workspace" in run(forked_on_device, tmp_path / "report", "basic", 18)
 
 
-def test_products(on_device: Callable[..., Result], tmp_path: Path) -> None:
-    modelled = run(on_device, tmp_path / "report", "products", 14)
+def test_products(forked_on_device: Callable[..., Result], tmp_path: Path) -> None:
+    modelled = run(forked_on_device, tmp_path / "report", "products", 14)
     assert {"cuDNN attention workspace", "cuSPARSELt workspace"} < modelled
 
 
 # The newer interface of cuDNN, which PyTorch uses unless told otherwise, and the older one.
 @pytest.mark.parametrize("legacy", [False, True])
-def test_cudnn(legacy: bool, on_device: Callable[..., Result], tmp_path: Path) -> None:
+def test_cudnn(legacy: bool, forked_on_device: Callable[..., Result], tmp_path: Path) -> None:
     environment = {"TORCH_CUDNN_V8_API_DISABLED": "1"} if legacy else {}
-    modelled = run(on_device, tmp_path / "report", "cudnn", 40, **environment)
+    modelled = run(forked_on_device, tmp_path / "report", "cudnn", 40, **environment)
     assert {"cuDNN convolution workspace", "cuDNN RNN workspace", "cuDNN dropout states"} < modelled
     assert "cuDNN batch normalization workspace" in modelled
 
 
-def test_linear_algebra(on_device: Callable[..., Result], tmp_path: Path) -> None:
-    modelled = run(on_device, tmp_path / "report", "linalg", 13)
+def test_linear_algebra(forked_on_device: Callable[..., Result], tmp_path: Path) -> None:
+    modelled = run(forked_on_device, tmp_path / "report", "linalg", 13)
     assert {"cuSOLVER workspace", "cuSPARSE workspace", "cuFFT work area", "elements of a sparse product"} < modelled
 
 
-def test_the_convolution_workspace_is_in_the_peak(on_device: Callable[..., Result]) -> None:
+def test_the_convolution_workspace_is_in_the_peak(forked_on_device: Callable[..., Result]) -> None:
     """To the byte, whichever way it is said: nothing, a size, the allowance."""
     code = """
 import torch
@@ -65,7 +65,7 @@ with torch.no_grad():
 """
 
     def peak(**environment: str) -> int:
-        done = on_device("-c", code, env=environment)
+        done = forked_on_device("-c", code, env=environment)
         assert done.code == 0, done.err
         return int(done.out)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import ROOT, clean_environment
-from tests.forkserver import ForkServer
+from tests.forkserver import OPTIMIZERS, ForkServer
 from tests.on_device.simulated import device
 
 HERE = Path(__file__).resolve().parent
@@ -22,7 +22,7 @@ class Runs:
     def __init__(self, python: str, kind: str, more: Mapping[str, str]) -> None:
         self.kind = kind
         self._environment = {**clean_environment(), "PYTHONPATH": str(ROOT), **more}
-        self._forks = ForkServer(python, self._environment)
+        self._forks = ForkServer(python, self._environment, OPTIMIZERS)
 
     def run(self, script: str, *arguments: str, **environment: str) -> Any:
         """What it printed on its last line. AssertionError if it failed."""

@@ -15,7 +15,7 @@ sys.path[:0] = [path for path in (str(HERE), str(HERE.parents[1] / "programs")) 
 
 import oracle  # noqa: E402
 
-from tests.forkserver import ForkServer  # noqa: E402
+from tests.forkserver import OPTIMIZERS, ForkServer  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +25,7 @@ def oracle_library() -> Path:
 
 @pytest.fixture(scope="session")
 def forks(oracle_library: Path) -> Iterator[ForkServer]:
-    server = ForkServer(sys.executable, _environment(oracle_library))
+    server = ForkServer(sys.executable, _environment(oracle_library), OPTIMIZERS)
     yield server
     server.close()
 

@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from tests.forkserver import ForkServer
+from tests.forkserver import Forks
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 
 
 @pytest.fixture(scope="session")
-def forks() -> Iterator[ForkServer]:
-    server = ForkServer(sys.executable, {**os.environ, "OMP_NUM_THREADS": "1"})
-    yield server
-    server.close()
+def forks() -> Iterator[Forks]:
+    servers = Forks(sys.executable, {**os.environ, "OMP_NUM_THREADS": "1"})
+    yield servers
+    servers.close()
 
 
 @pytest.fixture
-def run(forks: ForkServer, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def run(forks: Forks, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Runs a program after `from child import *` and returns what it gave to `report`. afresh: it begins without
     PyTorch."""
 
@@ -34,7 +34,8 @@ def run(forks: ForkServer, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     def run(program: str, timeout: float = 120, *, afresh: bool = False, **more: str) -> dict[str, Any]:
         script = tmp_path / "program.py"
         script.write_text(f"import sys\nsys.path[:0] = [{str(HERE)!r}, {str(ROOT)!r}]\nfrom child import *\n{program}")
-        start = forks.run_afresh if afresh else forks.run
+        server = forks.of(program)
+        start = server.run_afresh if afresh else server.run
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
         done = start(script, environment=environment, cwd=tmp_path, timeout=timeout)
         assert done.code == 0, f"exit {done.code}\n{done.out[-3000:]}\n{done.err[-5000:]}"

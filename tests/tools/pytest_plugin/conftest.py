@@ -17,7 +17,7 @@ import pytest
 from _pytest.config import default_plugins
 
 from tests.conftest import ROOT, clean_environment
-from tests.forkserver import ForkServer
+from tests.forkserver import Forks
 from tests.on_device.simulated.conftest import sim_python
 from tests.tools.pytest_plugin.runs import MemorySuite, environment_of_runs, run_pytest
 
@@ -61,16 +61,16 @@ note("conftest")
 
 
 @pytest.fixture(scope="session")
-def forks() -> Iterator[ForkServer]:
+def forks() -> Iterator[Forks]:
     """For runs of suites that import PyTorch."""
     builtin = (f"_pytest.{name}" for name in default_plugins if name != "pytester_assertions")  # which is rewritten
-    server = ForkServer(sys.executable, environment_of_runs(), ("pytest", *builtin))
-    yield server
-    server.close()
+    servers = Forks(sys.executable, environment_of_runs(), ("pytest", *builtin))
+    yield servers
+    servers.close()
 
 
 @pytest.fixture
-def pytester(pytester: pytest.Pytester, forks: ForkServer, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def pytester(pytester: pytest.Pytester, forks: Forks, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """pytest's own, whose runpytest_subprocess needs no import of PyTorch."""
     if importlib.util.find_spec("torch") is None:  # importing it here would be undone behind the test
         pytest.skip("its suites need PyTorch, which is not installed here")
@@ -199,5 +199,5 @@ def ended_by(process: "subprocess.Popen[bytes]", number: signal.Signals, group: 
 
 
 @pytest.fixture
-def memory_suite(pytester: pytest.Pytester, forks: ForkServer) -> MemorySuite:
+def memory_suite(pytester: pytest.Pytester, forks: Forks) -> MemorySuite:
     return MemorySuite(pytester, forks)

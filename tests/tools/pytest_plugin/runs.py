@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT, Result, clean_environment
-from tests.forkserver import ForkServer
+from tests.forkserver import Forks
 
 PROGRAM = Path(__file__).with_name("as_a_module.py")
 MODULE = ("-m", "pytest")
@@ -27,12 +27,13 @@ def needs(module: str) -> pytest.MarkDecorator:
 
 
 def run_pytest(
-    forks: ForkServer, path: Path, arguments: Iterable[str], environment: Mapping[str, str], timeout: float = 200
+    forks: Forks, path: Path, arguments: Iterable[str], environment: Mapping[str, str], timeout: float = 200
 ) -> Result:
     """In a folder, as `python -m pytest` would, with PyTorch there already. It has nothing on its standard input."""
     # One is imported and rewritten for a line of the summary; one collects garbage five times at the end.
     arguments = ("-pno:hypothesispytest", "-pno:unraisableexception", *arguments)
-    return forks.run(PROGRAM, *arguments, environment=environment, cwd=path, timeout=timeout)
+    server = forks.of("".join(file.read_text() for file in path.glob("*.py")))
+    return server.run(PROGRAM, *arguments, environment=environment, cwd=path, timeout=timeout)
 
 
 def environment_of_runs() -> dict[str, str]:
@@ -73,7 +74,7 @@ class Ended:
 class MemorySuite:
     """A folder of tests that use PyTorch."""
 
-    def __init__(self, pytester: pytest.Pytester, forks: ForkServer) -> None:
+    def __init__(self, pytester: pytest.Pytester, forks: Forks) -> None:
         self.pytester = pytester
         self._forks = forks
         self.path = pytester.path
