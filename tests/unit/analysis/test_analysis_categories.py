@@ -304,7 +304,7 @@ def test_what_a_graph_holds_is_an_activation_for_as_long_as_its_node_lives(analy
 def test_what_one_line_makes_many_times_for_a_graph_are_activations(analyze: Analyze) -> None:
     """The forward of a function of one's own makes its result below the line that made its node."""
     t = Loop()
-    for step in range(2):
+    for _ in range(2):
         made = [0x100 + 16 * i for i in range(8)]
         for address in made:
             t.sequence += 1
