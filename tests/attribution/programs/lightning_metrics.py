@@ -48,4 +48,4 @@ trainer = lightning.Trainer(
     enable_model_summary=False,
     num_sanity_val_steps=0,
 )
-trainer.fit(Classifier(), loader(1280), loader(640))
+trainer.fit(Classifier(), loader(1280), loader(640))  #: input
