@@ -525,19 +525,21 @@ PyDoc_STRVAR(
 
 static PyObject *is_library(PyObject *module, PyObject *arguments)
 {
-    PyObject *file;
-    const char *code = "", *script = "";
-    if (!PyArg_ParseTuple(arguments, "U|ss", &file, &code, &script))
+    PyObject *file, *script = NULL;
+    const char *code = "";
+    if (!PyArg_ParseTuple(arguments, "U|sO&", &file, &code, PyUnicode_FSConverter, &script))
         return NULL;
-    PyObject *bytes = PyUnicode_AsEncodedString(file, "utf-8", "surrogateescape");
-    if (bytes == NULL)
-        return NULL;
-    cm_library *library = cm_library_new(code, script, NULL);
-    PyObject *found = library == NULL
-                          ? PyErr_NoMemory()
-                          : PyBool_FromLong(cm_library_has(library, PyBytes_AS_STRING(bytes)));
-    cm_library_free(library);
-    Py_DECREF(bytes);
+    PyObject *found = NULL, *bytes = PyUnicode_AsEncodedString(file, "utf-8", "surrogateescape");
+    if (bytes != NULL) {
+        const char *path = script != NULL ? PyBytes_AS_STRING(script) : NULL;
+        cm_library *library = cm_library_new(code, path, NULL);
+        found = library == NULL
+                    ? PyErr_NoMemory()
+                    : PyBool_FromLong(cm_library_has(library, PyBytes_AS_STRING(bytes)));
+        cm_library_free(library);
+    }
+    Py_XDECREF(bytes);
+    Py_XDECREF(script);
     return found;
 }
 

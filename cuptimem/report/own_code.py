@@ -7,14 +7,13 @@ from functools import cache
 
 from cuptimem import environ
 from cuptimem.errors import Error
-from cuptimem.report.stacks import is_generated, temporary_part
+from cuptimem.report.stacks import LIBRARY_FOLDER, is_generated, temporary_part
 
 VARIABLE = "CUPTIMEM_CODE"
 
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-# Where a file's path inside the folder of installed packages begins, of csrc/heap/library.c. Packages lie in
-# Python's own folder: the last one counts.
-_INSIDE = re.compile(r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)(?=[/\\])")
+# Where a file's path inside the folder of installed packages begins. Packages lie in Python's own: the last one counts.
+_INSIDE = re.compile(LIBRARY_FOLDER + r"(?=[/\\])")
 
 
 def names(given: str | Iterable[str]) -> tuple[str, ...]:

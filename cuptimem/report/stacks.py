@@ -9,11 +9,14 @@ from cuptimem.report.brief import Brief, at, name
 
 Stack = tuple["Frame", ...]
 
-_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)[/\\]")
+# Installed packages, and Python's own modules too: as csrc/heap/library.c has them.
+PACKAGE_FOLDER = r"[/\\](?:site-packages|dist-packages)"
+LIBRARY_FOLDER = r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)"
 
-_INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]")
-_DATA = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]torch[/\\]utils[/\\]data[/\\]")
-_TORCH = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]torch[/\\]")
+_LIBRARY = re.compile(LIBRARY_FOLDER + r"[/\\]")
+_INSTALLED = re.compile(PACKAGE_FOLDER + r"[/\\]")
+_DATA = re.compile(PACKAGE_FOLDER + r"[/\\]torch[/\\]utils[/\\]data[/\\]")
+_TORCH = re.compile(PACKAGE_FOLDER + r"[/\\]torch[/\\]")
 
 # Code that libraries compile from text, as csrc/heap/library.c lists it, and names that Python's tempfile makes: tmp
 # and eight characters below a folder for temporary files, or a module's name and eight characters.

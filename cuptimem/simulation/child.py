@@ -239,22 +239,17 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 def _innermost(traceback: TracebackType | None, library: bool) -> list[Any] | None:
     """File, line and function of the user's own innermost frame, or of the innermost of all."""
+    from cuptimem.simulation.places import is_library
+
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
     found: list[Any] | None = None
     while traceback is not None:
         code = traceback.tb_frame.f_code
         ours = code.co_filename.startswith(package)
-        if not ours and (found is None or library or not _is_library(code.co_filename)):
+        if not ours and (found is None or library or not is_library(code.co_filename)):
             found = [code.co_filename, traceback.tb_lineno, code.co_qualname]
         traceback = traceback.tb_next
     return found
-
-
-def _is_library(file: str) -> bool:
-    """As stacks.py decides it, without a regular expression."""
-    return file.startswith("<frozen ") or any(
-        part in file for part in ("/site-packages/", "/dist-packages/", f"{os.path.dirname(os.__file__)}/")
-    )
 
 
 def _cuda(torch: ModuleType) -> dict[str, Any]:

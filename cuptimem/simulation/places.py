@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import linecache
 import os
-import re
 import stat
+import sys
 from types import FrameType
+
+from cuptimem import _core
 
 Place = tuple[str, int, str]  # file, line, function; "" and 0: no Python line
 
 _LARGEST = 4 << 20  # bytes of a source file, as CM_SOURCE_READ_MAX of csrc/capture/source_text.h
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)[/\\]|^<frozen ")
+
+
+def is_library(file: str) -> bool:
+    """As reports decide it."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    return _core.is_library(file, "", os.path.abspath(script) if isinstance(script, str) and "\0" not in script else "")
 
 
 def user_place(frame: FrameType | None) -> Place:
@@ -24,7 +31,7 @@ def user_place(frame: FrameType | None) -> Place:
     while frame is not None:
         place = _place(frame)
         if place is not None:
-            if _LIBRARY.search(place[0]) is None:
+            if not is_library(place[0]):
                 return place
             nearest = nearest or place
         frame = frame.f_back

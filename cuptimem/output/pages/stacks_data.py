@@ -15,7 +15,7 @@ from cuptimem.output.text.words import count, function, plural, shortened
 from cuptimem.report import grouping
 from cuptimem.report.leaks import Leak
 from cuptimem.report.model import Contents, Report
-from cuptimem.report.stacks import Frame, Stack, is_compiled, is_generated, short_file, temporary_part
+from cuptimem.report.stacks import PACKAGE_FOLDER, Frame, Stack, is_compiled, is_generated, short_file, temporary_part
 
 ROWS = 3000  # of each measure, the largest
 DEPTH = 400  # calls of one stack; of a deeper one those in the middle are one
@@ -39,7 +39,7 @@ _MEANING = {
     "kept": "made in the recording and alive at its end",
 }
 
-_PACKAGE = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]([^/\\]+)")
+_PACKAGE = re.compile(PACKAGE_FOLDER + r"[/\\]([^/\\]+)")
 _NAMES = {"torch": "PyTorch", "torch.compile": "torch.compile", "_pytest": "pytest"}
 
 

@@ -1,5 +1,8 @@
 """Which code is the user's: the analysis (csrc/heap/library.c) and reports (cuptimem/report/stacks.py) say the same."""
 
+import sys
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 from cuptimem import Frame, _core
 from cuptimem.report import own_code
 from cuptimem.report.stacks import short_file
+from cuptimem.simulation import places
 
 HASH = "mfiq5ls4nbxndu5wbahle4a4h2dik6pvvrv4oaoyudugoysikg"
 PARTS = ["/", "\\", "lib", "lib64", "python3.", "1", "11", "t", "site-packages", "dist-packages", "<frozen ", "x", " "]
@@ -89,3 +93,11 @@ def test_examples_are_of_both_kinds() -> None:
     assert not _core.is_library("/usr/lib/python3.11/unittest/case.py", "unittest")
     with pytest.raises(TypeError):
         _core.is_library(b"train.py")  # type: ignore[arg-type]
+
+
+def test_simulated_reads_belong_to_the_callers_of_such_code() -> None:
+    """What a library wrote into a file with a random name reads for the line that called it."""
+    names: dict[str, Any] = {"sys": sys, "user_place": places.user_place}
+    code = "def generated():\n    return user_place(sys._getframe())\n"
+    exec(compile(code, "/tmp/gnn.nn.conv.gcn_GCN_propagate_k2_x91ab.py", "exec"), names)
+    assert names["generated"]()[0] == __file__
