@@ -18,7 +18,7 @@ from cuptimem.pytest_plugin.holders import Holders
 from cuptimem.pytest_plugin.limits import LEAKS, MEMORY, Limit, Limits
 from cuptimem.report import ledger
 from cuptimem.report.leaks import OTHERS, Holder, Leak
-from cuptimem.report.model import Contents, Contributor, Device, KeptBlock, Line, Report
+from cuptimem.report.model import Contents, Contributor, Device, KeptBlock, Line, Report, first_lines
 from cuptimem.report.process import HOST
 from cuptimem.report.stacks import Frame, Stack, short_file, user_frame
 
@@ -67,13 +67,13 @@ def figures(report: Report, root: Path, leaked: Mapping[str, int] | None = None)
             "allocations": device.allocations,
             "leaked": None if leaked is None else leaked.get(device.name, 0),
             "reserved": device.reserved_peak,
-            "contributors": [_row(line, root) for line in _lines(report, "above", device)[:ROWS]],
+            "contributors": [_row(line, root) for line in _largest(report, "above", device)[:ROWS]],
         }
     return rows
 
 
-def _lines(report: Report, table: str, device: Device) -> tuple[Line, ...]:
-    return report.contents(table, device.name).lines
+def _largest(report: Report, table: str, device: Device) -> list[Line]:
+    return sorted(report.contents(table, device.name).lines, key=lambda line: -line.bytes)
 
 
 def _row(line: Line, root: Path) -> list[Any]:
@@ -134,8 +134,8 @@ def _why(report: Report, device: Device, of: str, root: Path) -> Iterable[str]:
 
 
 def _shown(contents: Contents, root: Path) -> Iterable[str]:
-    lines = contents.lines
-    for line in lines[:SHOWN]:
+    lines, others = first_lines(contents.lines, SHOWN)
+    for line in lines:
         text = code(line.frame)
         made = "" if line.phase == "other" else f"{line.phase}, "
         if knows_categories(line.contributors):
@@ -143,9 +143,8 @@ def _shown(contents: Contents, root: Path) -> Iterable[str]:
         place = line.where if line.frame is None else _place(line.frame, root)
         yield f"{size(line.bytes):>12}  {plural(line.count, 'block')}, {made}{place}  {text}".rstrip()
         yield from (f"{'':>12}  {part}" for part in under(line, contents))
-    if len(lines) > SHOWN:
-        rest = sum(line.bytes for line in lines[SHOWN:])
-        yield f"{size(rest):>12}  {plural(len(lines) - SHOWN, 'more line')}"
+    if others:
+        yield f"{size(sum(line.bytes for line in others)):>12}  {plural(len(others), 'more line')}"
 
 
 def _of_module(line: Line) -> str:

@@ -40,6 +40,10 @@ class Change(Brief):
         return (self.before.count if self.before else 0, self.after.count if self.after else 0)
 
     @property
+    def frame(self) -> Frame | None:
+        return self.shown.frame
+
+    @property
     def shown(self) -> Line:
         """As it is afterwards; as it was where it was removed."""
         line = self.after or self.before
@@ -71,7 +75,7 @@ class Section(Brief):
     bytes: tuple[int, int]
     rest: tuple[int, int]
     steps: tuple[int, int]
-    changes: tuple[Change, ...]  # what changed most first
+    changes: tuple[Change, ...]  # what changed most first, and behind the lines what has none
     loop: str = ""
     at: tuple[int | None, int | None] = (None, None)
 
@@ -209,7 +213,7 @@ def _section(
         return abs(is_ - was)
 
     changes = [_change(was, is_, one, other, known) for was, is_ in pairs]
-    changes.sort(key=lambda change: (-size_of_change(change), change.shown.where, change.phase))
+    changes.sort(key=lambda change: (change.frame is None, -size_of_change(change), change.shown.where, change.phase))
     return replace(section, changes=tuple(changes))
 
 

@@ -22,6 +22,7 @@ GROUPINGS: Mapping[str, str] = {
     "stack": "the whole stack",
 }
 ORDERS = ("bytes", "blocks", "mean", "name")
+PLACES = ("line", "library-line", "function", "file")  # places of the program's code
 OUTSIDE = "(outside modules)"
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")  # of one of equal modules: the 3 of h.3.attn
 
@@ -47,7 +48,7 @@ def group(
     order: str = "bytes",
     depth: int | None = None,
 ) -> tuple[Group, ...]:
-    """Sums by one of GROUPINGS, sorted by one of ORDERS. Raises Error for another name.
+    """Sums by one of GROUPINGS, sorted by one of ORDERS; behind places what has none. Raises Error for another name.
 
     depth: of modules, the first so many parts of their names.
     """
@@ -70,7 +71,7 @@ def group(
         Group(key[0], sum(c.bytes for c in some), sum(c.count for c in some), tuple(some), frames[key])
         for key, some in members.items()
     )
-    return tuple(sorted(groups, key=orders[order]))
+    return tuple(sorted(groups, key=lambda one: (by in PLACES and one.frame is None, orders[order](one))))
 
 
 def without_number(module: str) -> str:
@@ -104,7 +105,7 @@ def _files(contributor: Contributor, by: str, frame: Frame | None) -> tuple[str,
     """What keeps files apart that a key names alike: two folders may each have an inner/mod.py."""
     if by == "stack":
         return tuple(one.file for one in contributor.stack)
-    return (frame.file,) if frame is not None and by in ("line", "library-line", "function", "file") else ()
+    return (frame.file,) if frame is not None and by in PLACES else ()
 
 
 def _key(contributor: Contributor, by: str, frame: Frame | None, depth: int | None) -> str:

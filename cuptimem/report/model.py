@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from cuptimem.displayed import Displayed
 from cuptimem.errors import Error, core
@@ -148,8 +148,22 @@ class Line(Brief):
         return tuple(sorted(sums, key=lambda phase: -sums[phase]))
 
 
+class _Placed(Protocol):
+    @property
+    def frame(self) -> Frame | None: ...
+
+
+_Row = TypeVar("_Row", bound=_Placed)
+
+
+def first_lines(rows: Sequence[_Row], most: int) -> tuple[list[_Row], list[_Row]]:
+    """(shown, others): so many lines, and behind them what has none; that is never among the others."""
+    lines = [row for row in rows if row.frame is not None]
+    return lines[:most] + [row for row in rows if row.frame is None], lines[most:]
+
+
 def lines_of(contributors: Iterable[Contributor]) -> tuple[Line, ...]:
-    """By line of the user's, the largest first."""
+    """By line of the user's, the largest first; behind the lines what has none."""
     groups: dict[object, list[Contributor]] = {}
     for contributor in contributors:
         frame = contributor.frame
@@ -160,7 +174,7 @@ def lines_of(contributors: Iterable[Contributor]) -> tuple[Line, ...]:
         where = group[0].where if frame is None else frame.place
         line = Line(sum(c.bytes for c in group), sum(c.count for c in group), "", where, tuple(group), frame)
         lines.append(replace(line, phase=line.phases[0]))
-    return tuple(sorted(lines, key=lambda line: (-line.bytes, line.where)))
+    return tuple(sorted(lines, key=lambda line: (line.frame is None, -line.bytes, line.where)))
 
 
 # What Report.contents can be asked for beside the peak, and the core for.
@@ -189,7 +203,7 @@ class Contents(Displayed, Brief):
 
     def _said(self) -> str:
         moment = brief.in_step(self.step) if self.what == "peak" else f", {self.what}"
-        largest = f", most at {brief.where(self.lines[0])}" if self.contributors else ""
+        largest = f", most at {brief.where(max(self.lines, key=lambda line: line.bytes))}" if self.contributors else ""
         return f"{self.device}: {brief.amount(self.bytes, self.count)}{moment}{largest}"
 
     @property

@@ -12,7 +12,7 @@ from cuptimem.output.text.blocks import Block, Text
 from cuptimem.output.text.clock_views import counted_by
 from cuptimem.output.text.part_views import in_a_line
 from cuptimem.report.leaks import Leak
-from cuptimem.report.model import Contents, Device, Line, Report, Step
+from cuptimem.report.model import Contents, Device, Line, Report, Step, first_lines
 from cuptimem.report.stacks import Frame
 
 FORMAT = 1
@@ -92,7 +92,7 @@ def _ends(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], int]:
 
 
 def _device(device: Device, first_step: int, most: int) -> dict[str, Any]:
-    shown, others = device.peak.lines[:most], device.peak.lines[most:]
+    shown, others = first_lines(device.peak.lines, most)
     known = peak_views.knows_categories(device.peak.contributors)
     return {
         "name": _text(device.name),

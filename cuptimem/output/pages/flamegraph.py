@@ -8,7 +8,7 @@ from cuptimem.output.text import peak_views
 from cuptimem.output.text.part_views import under
 from cuptimem.output.text.words import code, count, function, plural, share, size
 from cuptimem.report.leaks import Leak
-from cuptimem.report.model import Report
+from cuptimem.report.model import Report, first_lines
 
 ASSETS = ("assets/stacks.css", *page.FLAME_GRAPH, "assets/stacks.js", "assets/flame.js")
 LINES = 25  # of the table that needs no script
@@ -50,7 +50,7 @@ def _nodes(leaks: list[Leak]) -> str:
 def lines_table(report: Report, device: str) -> dict[str, Any]:
     """The largest lines of a device's peak, for readers without scripts and for paper; the rows sum to the peak."""
     peak = report.device(device).peak
-    lines = peak.lines
+    lines, others = first_lines(peak.lines, LINES)
     heading, kind = peak_views.kinds(peak)
     rows = [
         (
@@ -63,9 +63,9 @@ def lines_table(report: Report, device: str) -> dict[str, Any]:
             code(line.frame),
             [stacks_data.short(part) for part in under(line, peak)],
         )
-        for line in lines[:LINES]
+        for line in lines
     ]
-    for bytes_, count_, name in peak_views.left_out(lines[LINES:], peak, "line"):
+    for bytes_, count_, name in peak_views.left_out(others, peak, "line"):
         rows.append((size(bytes_), share(bytes_, peak.bytes), count(count_), "", name, "", "", []))
     title = f"{device} at the peak: {size(peak.bytes)} in {plural(peak.count, 'block')}, {peak_views.moment(peak)}"
     return {"title": title, "kind": heading, "rows": rows}

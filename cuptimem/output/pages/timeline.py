@@ -17,7 +17,7 @@ from cuptimem.output.text.words import count, duration, function, share, shorten
 from cuptimem.report import grouping
 from cuptimem.report.chart import PHASES, Chart, Span
 from cuptimem.report.leaks import Leak
-from cuptimem.report.model import Contributor, Device, Report, Step
+from cuptimem.report.model import Contributor, Device, Report, Step, first_lines
 from cuptimem.report.parts import drives_loop
 from cuptimem.report.stacks import Frame, Stack, short_file, user_frame
 
@@ -407,7 +407,7 @@ def _leak(leak: Leak, verdict: bool, tables: _Tables) -> dict[str, Any]:
 
 def _peak_table(device: Device) -> dict[str, Any]:
     peak = device.peak
-    lines = peak.lines
+    lines, others = first_lines(peak.lines, _ROWS)
     heading, kind = peak_views.kinds(peak)
     rows = [
         {
@@ -421,11 +421,11 @@ def _peak_table(device: Device) -> dict[str, Any]:
             "source": clean(line.frame.source) if line.frame is not None else "",
             "parts": [clean(part) for part in under(line, peak)],
         }
-        for line in lines[:_ROWS]
+        for line in lines
     ]
-    left = peak.bytes - sum(line.bytes for line in lines[:_ROWS])
+    left = peak.bytes - sum(line.bytes for line in lines)
     if left:
-        words = f"({count(len(lines) - _ROWS)} more lines)" if len(lines) > _ROWS else "(without a line)"
+        words = f"({count(len(others))} more lines)" if others else "(without a line)"
         more = {"bytes": size(left), "exact": count(left), "share": share(left, peak.bytes), "where": words}
         rows.append({"blocks": "", "kind": "", "function": "", "source": "", "parts": [], **more})
     step = "" if peak.step is None else f" in step {peak.step},"

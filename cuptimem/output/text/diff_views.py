@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Table, Text
 from cuptimem.output.text.words import code, count, function, plural, signed, size, where
 from cuptimem.report.diff import Change, DeviceDiff, Section
+from cuptimem.report.model import first_lines
 
 _TITLES = {"peak": "At the peak on {}", "end": "Live at the end on {}", "stepped": "Allocated in a step on {}"}
 _PARTS = 3  # of a line, named
@@ -93,8 +94,9 @@ def _section(device: str, section: Section, top: int) -> list[Block]:
     blocks: list[Block] = [Text(), Text(heading, "title")]
     if not changed:
         return [Text(), Text(f"{heading}, no line differs", "title")]
-    rows = [_row(section, one) for one in changed[:top]]
-    kept = {id(one) for one in changed[:top]}
+    shown, _ = first_lines(changed, top)
+    rows = [_row(section, one) for one in shown]
+    kept = {id(one) for one in shown}
     others = [one.bytes for one in section.changes if id(one) not in kept]
 
     def rest(pairs: list[tuple[int, int]], text: str) -> None:
@@ -115,7 +117,7 @@ def _section(device: str, section: Section, top: int) -> list[Block]:
         FUNCTION,
         CODE,
     )
-    return [*blocks, Table(columns, tuple(rows), under=tuple(_under(section, one) for one in changed[:top]))]
+    return [*blocks, Table(columns, tuple(rows), under=tuple(_under(section, one) for one in shown))]
 
 
 def _row(section: Section, change: Change) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from cuptimem.output.text.peak_views import phase
 from cuptimem.output.text.words import code, count, duration, function, place, plural, share, size, where
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.held import HeldLine
-from cuptimem.report.model import Contributor, OutOfMemory, Report, lines_of
+from cuptimem.report.model import Contributor, OutOfMemory, Report, first_lines, lines_of
 from cuptimem.report.process import HOST
 
 _TOP = 6
@@ -110,11 +110,12 @@ def _unusable(oom: OutOfMemory, cached: int) -> str:
     return "all in pieces too small for it" if small == cached else f"{size(small)} of it in pieces too small for it"
 
 
-def _cells(oom: OutOfMemory, rows: Sequence[tuple[int, int, tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
-    """The largest, and a row for the others, so that the rows sum to what was allocated."""
-    top = _TOP + (len(rows) == _TOP + 1)  # a row "(1 more)" takes as much room as its one
-    others = rows[top:]
-    shown = list(rows[:top])
+_Row = tuple[int, int, tuple[str, ...]]
+
+
+def _cells(oom: OutOfMemory, rows: Sequence[_Row], others: Sequence[_Row]) -> tuple[tuple[str, ...], ...]:
+    """Those shown, and a row for the others, so that the rows sum to what was allocated."""
+    shown = list(rows)
     width = len(shown[0][2])
     for bytes_, blocks, name in (
         (sum(row[0] for row in others), sum(row[1] for row in others), f"({count(len(others))} more)"),
@@ -135,13 +136,18 @@ _NUMBERS = (
 )
 
 
+def _top(rows: Sequence[object]) -> int:
+    return _TOP + (len(rows) == _TOP + 1)  # a row "(1 more)" takes as much room as its one
+
+
 def _summed(oom: OutOfMemory, name: str, key: Callable[[Contributor], str]) -> Table:
     sums: dict[str, tuple[int, int]] = {}
     for c in oom.contributors:
         bytes_, blocks = sums.get(key(c), (0, 0))
         sums[key(c)] = bytes_ + c.bytes, blocks + c.count
     rows = sorted(((*total, (text,)) for text, total in sums.items()), key=lambda row: (-row[0], row[2]))
-    return Table((*_NUMBERS, Column(name, flexible=True)), _cells(oom, rows))
+    top = _top(rows)
+    return Table((*_NUMBERS, Column(name, flexible=True)), _cells(oom, rows[:top], rows[top:]))
 
 
 def _categories(oom: OutOfMemory) -> Table:
@@ -154,14 +160,18 @@ def _modules(oom: OutOfMemory) -> Table:
 
 def _lines(oom: OutOfMemory, held: Sequence[HeldLine]) -> Table:
     """held: what the functions that the exception has left held when it had left them."""
-    shown = lines_of(oom.contributors)
-    rows = [(line.bytes, line.count, (where(line), phase(line), code(line.frame))) for line in shown]
+    lines = lines_of(oom.contributors)
+    shown, others = first_lines(lines, _top(lines))
+    rows = [
+        [(line.bytes, line.count, (where(line), phase(line), code(line.frame))) for line in some]
+        for some in (shown, others)
+    ]
     under = [
         tuple(held_views.under(one.frame, held, one.bytes, oom.allocated, 1 if number else 2))
         for number, one in enumerate(shown[:_HELD])
     ]
     columns = (LINE, Column("phase", optional=2), CODE)
-    return Table((*_NUMBERS, *columns), _cells(oom, rows), under=tuple(under))
+    return Table((*_NUMBERS, *columns), _cells(oom, *rows), under=tuple(under))
 
 
 # -- what would have let it fit ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from cuptimem.output.text.part_views import in_a_line, parts_under, under
 from cuptimem.output.text.words import code, count, duration, function, more, place, plural, share, size, where
 from cuptimem.report import grouping
 from cuptimem.report.held import holders_of
-from cuptimem.report.model import Contents, Contributor, Line, LiveTensor, Peak, Report
+from cuptimem.report.model import Contents, Contributor, Line, LiveTensor, Peak, Report, first_lines
 
 _INDENT = " " * 20
 _OPERATORS = 4  # named of an entry
@@ -102,7 +102,7 @@ def phase(line: Line) -> str:
 
 def lines_table(contents: Contents, top: int) -> list[Block]:
     """The largest lines, and the others in rows of their own, so that the rows always sum to the whole."""
-    shown, others = contents.lines[:top], contents.lines[top:]
+    shown, others = first_lines(contents.lines, top)
     heading, kind = kinds(contents)
     repeated = len({where(line) for line in shown}) < len(shown)  # what else tells rows apart is no luxury
     rows = [
@@ -144,11 +144,10 @@ def full(report: Report, all_contents: Iterable[Contents], top: int) -> list[Blo
         requested = asked(report, contents)
         what = f"{size(contents.bytes)} ({requested})" if requested else size(contents.bytes)
         title = f"{contents.device}: {what} in {plural(contents.count, 'block')}, {when(contents)}"
-        lines = contents.lines
+        lines, left = first_lines(contents.lines, top)
         blocks += [Text(), Text(title, "title")]
-        for line in lines[:top]:
+        for line in lines:
             blocks += _entry(line, contents, tensors)
-        left = lines[top:]
         blocks += _rest(sum(x.bytes for x in left), sum(x.count for x in left), "everything else", contents)
         name = rest_name(contents).strip("()")
         blocks += _rest(contents.rest_bytes, contents.rest_count, name, contents)

@@ -4,8 +4,8 @@ from cuptimem.output.text.blocks import CODE, Block, Column, Table, Text
 from cuptimem.output.text.part_views import under
 from cuptimem.output.text.peak_views import left_out, when
 from cuptimem.output.text.words import code, count, file, function, more, place, plural, share, size
-from cuptimem.report.grouping import Group, group
-from cuptimem.report.model import Contents
+from cuptimem.report.grouping import PLACES, Group, group
+from cuptimem.report.model import Contents, first_lines
 
 
 def full(contents: Contents, by: str, order: str, top: int, depth: int | None = None) -> list[Block]:
@@ -13,6 +13,7 @@ def full(contents: Contents, by: str, order: str, top: int, depth: int | None = 
     rows = group(contents.contributors, by, order, depth)
     title = f"{contents.device}: {size(contents.bytes)} in {plural(contents.count, 'block')}, {when(contents)}"
     blocks: list[Block] = [Text(), Text(title, "title")]
+    shown, others = first_lines(rows, top) if by in PLACES else (rows[:top], rows[top:])
     lines = by in ("line", "library-line")
     at_end = lines or by in ("file", "module")  # what tells most of a name
     cells = [
@@ -25,10 +26,10 @@ def full(contents: Contents, by: str, order: str, top: int, depth: int | None = 
             code(row.frame) if lines else "",
             _called_from(row) if by == "library-line" else "",
         )
-        for row in rows[:top]
+        for row in shown
     ]
 
-    for bytes_, count_, name in left_out(rows[top:], contents, "row"):
+    for bytes_, count_, name in left_out(others, contents, "row"):
         cells.append((size(bytes_), share(bytes_, contents.bytes), count(count_), "", name, "", ""))
     columns = (
         Column("live" if contents.what in ("peak", "start", "end") else "bytes", right=True, style="strong"),
@@ -39,16 +40,16 @@ def full(contents: Contents, by: str, order: str, top: int, depth: int | None = 
         CODE,
         Column("called from", flexible=True, keep_end=True, optional=4, least=16),
     )
-    shown = len(columns) if by == "library-line" else len(columns) - 1 if lines else len(columns) - 2
-    parts = tuple(under(row, contents) for row in rows[:top]) if by == "line" else ()
-    table = Table(columns[:shown], tuple(cell[:shown] for cell in cells), under=parts)
+    width = len(columns) if by == "library-line" else len(columns) - 1 if lines else len(columns) - 2
+    parts = tuple(under(row, contents) for row in shown) if by == "line" else ()
+    table = Table(columns[:width], tuple(cell[:width] for cell in cells), under=parts)
     return [*blocks, table] if cells else blocks
 
 
 def _key(row: Group, by: str) -> str:
     if by == "stack":
         return " < ".join(map(place, row.contributors[0].stack)) or row.key
-    if row.frame is None or by not in ("line", "library-line", "file", "function"):
+    if row.frame is None or by not in PLACES:
         return row.key
     if by == "function":
         return f"{function(row.frame)} ({file(row.frame)})"

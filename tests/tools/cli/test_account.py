@@ -273,7 +273,7 @@ def test_lines_have_categories(report: cuptimem.Report) -> None:
     assert isinstance(table, blocks.Table)
     assert table.columns[3].name == "category"
     assert [row[3] for row in table.rows] == [
-        "optimizer state", "gradient +1", "parameter", "input", "before start", "unknown",
+        "optimizer state", "gradient +1", "parameter", "input", "unknown", "before start",
     ]  # fmt: skip
 
 

@@ -205,10 +205,21 @@ def test_modules_are_those_of_all_places(tmp_path: Path) -> None:
 
 
 def test_an_entry_without_a_line_of_its_own(tmp_path: Path) -> None:
-    report = stacked.report(tmp_path, [(90, "before start", []), (10, "forward", [LINEAR, MAIN])])
+    """It stands behind the lines, and is there however few have room."""
+    rows = [(90, "before start", []), (10, "forward", [LINEAR, MAIN]), (4, "other", [DATA])]
+    report = stacked.report(tmp_path, rows)
     contents: Contents = report.peak
-    assert [line.where for line in contents.lines] == ["(before start)", "me/train.py:9"]
-    assert parts(contents.lines[0], contents) == []
+    assert [line.where for line in contents.lines] == ["me/train.py:9", "me/train.py:4", "(before start)"]
+    assert parts(contents.lines[-1], contents) == []
+    for table in (
+        peak_views.lines_table(contents, 1),
+        table_views.full(contents, "line", "bytes", 1),
+        peak_views.full(report, [contents], 1),
+    ):
+        shown = text.render(table)
+        assert shown.index("me/train.py:9") < shown.index("(before start)") and "train.py:4" not in shown
+    assert [row.frame is None for row in grouping.group(contents.contributors, "file", "blocks")] == [False, True]
+    assert "most at (before start)" in repr(contents)
 
 
 def test_a_name_that_is_nowhere_is_said(tmp_path: Path) -> None:

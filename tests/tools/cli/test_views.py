@@ -107,7 +107,7 @@ def test_every_caveat_is_said(report: cuptimem.Report, tmp_path: Path) -> None:
     raw.update(complete=False, state="cut", reason="disk full")
     raw["lost"] = {"events": 1000, "stacks": 2, "unknown_frees": 3, "replaced": 4, "seeds_skipped": 5}
     raw["backward"]["unresolved"] = 2048
-    raw["devices"][0].update(ooms=[(5, 1 << 30, 4096, 2, 1, [], True, -1, 2, None, None)], ooms_total=1)
+    raw["devices"][0].update(ooms=[(5, 1 << 30, 4096, 2, 1, [], True, -1, 2, None, None, [])], ooms_total=1)
     marked = [line for line in str(from_dict("x", raw)).splitlines() if line.startswith("! ")]
     for what in ("missing", "disk full", "1,000 events", "2 stacks", "3 frees", "4 blocks", "5 tensors", "2.0 KiB"):
         assert sum(what in line for line in marked) == 1, what

@@ -171,8 +171,8 @@ class Page {
             else if (line < 0) add(label, { name: label, place: "", source: "" }, values.bytes[at], values.count[at]);
             else add(line, this.stacks.frame(line), values.bytes[at], values.count[at]);
         });
-        const sorted = [...found.values()].sort((a, b) => b.bytes - a.bytes);
-        const rest = sorted.splice(LINES);
+        const all = [...found.values()].sort((a, b) => b.bytes - a.bytes), lines = all.filter((row) => row.of.place);
+        const rest = lines.slice(LINES), sorted = [...lines.slice(0, LINES), ...all.filter((row) => !row.of.place)];
         if (rest.length) {
             const sum = (name) => rest.reduce((total, row) => total + row[name], 0);
             sorted.push({ of: { name: `(${plural(rest.length, "more line")})`, place: "", source: "" }, bytes: sum("bytes"), count: sum("count") });

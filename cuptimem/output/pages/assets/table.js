@@ -3,6 +3,7 @@
 
 const SHOWN = 500; // rows at first; more by a button
 const GROUPINGS = { line: "line", "library-line": "library's line", function: "function", file: "file", module: "module", category: "category", operator: "operator", phase: "phase", library: "library", stack: "whole stack" };
+const PLACES = ["line", "library-line", "function", "file"]; // of the program's code
 const COLUMNS = [["bytes", "bytes"], ["share", "share"], ["count", "blocks"], ["mean", "mean"], ["key", ""], ["source", "code"]];
 
 cuptimem.data().then((data) => {
@@ -106,7 +107,8 @@ class TablePage {
     group() {
         const found = new Map(), values = this.stacks.data.values[this.measure];
         values.row.forEach((row, at) => {
-            const [key, source] = this.key(row), one = found.get(key) ?? { key, source, bytes: 0, count: 0 };
+            const [key, source] = this.key(row), nowhere = PLACES.includes(this.by) && !this.stacks.frames(row).length;
+            const one = found.get(key) ?? { key, source, nowhere, bytes: 0, count: 0 };
             one.bytes += values.bytes[at];
             one.count += values.count[at];
             found.set(key, one);
@@ -126,7 +128,7 @@ class TablePage {
         const order = (a, b) => {
             const [x, y] = [a[this.sort], b[this.sort]];
             const way = typeof x === "string" ? (x < y ? -1 : x > y ? 1 : 0) : x - y;
-            return (this.down ? -way : way) || (a.key < b.key ? -1 : 1);
+            return a.nowhere - b.nowhere || (this.down ? -way : way) || (a.key < b.key ? -1 : 1); // behind places what has none
         };
         return this.rows.filter(fits).sort(order);
     }

@@ -400,20 +400,21 @@ const timelineModel = (() => {
                 category[contributors.category[i]]);
         }
 
-        /** Rows of a moment's or a range's table summed by group, the largest first. */
+        /** Rows of a moment's or a range's table summed by group, the largest first, behind lines what has none. */
         grouped(list, grouping) {
             const table = this.raw.contributors[grouping], labels = this.raw.groups[grouping], rows = new Map();
+            const places = grouping === "line" || grouping === "function", stacks = this.raw.contributors.stack;
             for (const one of list) {
                 const id = table[one.contributor];
                 let row = rows.get(id);
-                if (!row) rows.set(id, (row = { id, label: labels[id][0], detail: labels[id][1], bytes: 0, born: 0, died: 0, parts: [] }));
+                if (!row) rows.set(id, (row = { id, label: labels[id][0], detail: labels[id][1], bytes: 0, born: 0, died: 0, parts: [], nowhere: places && stacks[one.contributor] < 0 }));
                 row.bytes += one.bytes;
                 row.born += one.born;
                 row.died += one.died;
                 row.parts.push(one);
             }
             for (const row of rows.values()) row.parts.sort((a, b) => b.bytes - a.bytes || b.born - a.born);
-            return [...rows.values()].sort((a, b) => b.bytes - a.bytes || b.born - a.born || a.id - b.id);
+            return [...rows.values()].sort((a, b) => a.nowhere - b.nowhere || b.bytes - a.bytes || b.born - a.born || a.id - b.id);
         }
     }
 
