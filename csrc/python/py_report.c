@@ -528,9 +528,15 @@ static const cm_field garbage_rows[] = {
     CM_PLAIN(T, garbage.collections, "collections",
              "collections of Python that freed bytes of it, without the one at the end"),
     CM_PLAIN(T, garbage.freed, "freed", "bytes that they freed: only reference cycles held them"),
-    CM_PLAIN(T, garbage.most, "most", "the most that one of them freed"),
+    CM_PLAIN(T, garbage.most, "most", "the most that one of them freed before the last step's end"),
     CM_PLAIN(T, garbage.after_oom, "after_oom",
              "freed by collections after the last refused request, the one at the end too"),
+    CM_PLAIN(T, garbage.at_peak, "at_peak",
+             "of the bytes at the peak, those that collections behind it freed, up to the first "
+             "full one; without what a line's last step before it made, and from behind the last "
+             "step only where collections in the loop freed some of the line's blocks, too"),
+    CM_ARRAY(T, garbage.contributors, garbage.contributor_count, cm_contributor,
+             cm_py_contributor_fields, "contributors", "of `at_peak`, the largest first"),
 };
 static CM_FIELDS(garbage_fields, "garbage", T, false, garbage_rows);
 

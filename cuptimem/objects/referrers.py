@@ -278,7 +278,7 @@ class Search:
             seen[id(fresh)] = len(way)
             way.append(fresh)
         if again is not None:
-            cycle = way[seen[id(again)] :]
+            cycle = _begun_at_own(way[seen[id(again)] :])
             ring = [*cycle[::-1], cycle[-1]]
             names = [one for one in self._segments(ring) if one.is_attribute] or list(self._segments(ring))
             said = (f"{one.owner}{one.text}" if one.is_attribute else one.text for one in names[:3])
@@ -334,6 +334,17 @@ class Search:
 
     def _is_late(self) -> bool:
         return time.thread_time() > self._began + _SECONDS
+
+
+def _begun_at_own(cycle: list[Any]) -> list[Any]:
+    """The cycle so that an object of a class of the program's own is its last one, which is named first."""
+    for at in reversed(range(len(cycle))):
+        name = _namespace(type(cycle[at])).get("__module__")
+        module = sys.modules.get(name) if type(name) is str else None
+        file = _module_dict(module).get("__file__") if type(module) is types.ModuleType else None
+        if name == "__main__" or (type(file) is str and not _is_library(file)):  # that of __main__ goes with its script
+            return cycle[at + 1 :] + cycle[: at + 1]
+    return cycle
 
 
 def isinstance_of(item: Any, base: type) -> bool:

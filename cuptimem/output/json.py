@@ -17,7 +17,18 @@ from cuptimem.report.kernels import DeferredFrees, Kernels, KernelUse
 from cuptimem.report.leaks import STEPS_NEEDED, Leak
 from cuptimem.report.ledger import DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine
 from cuptimem.report.line_holders import LineHolders
-from cuptimem.report.model import CATEGORIES, Clock, Contents, Contributor, LiveTensor, OutOfMemory, Peak, Report, Step
+from cuptimem.report.model import (
+    CATEGORIES,
+    Clock,
+    Contents,
+    Contributor,
+    Device,
+    LiveTensor,
+    OutOfMemory,
+    Peak,
+    Report,
+    Step,
+)
 from cuptimem.report.stacks import Frame, Stack, user_frame
 
 SCHEMA = 3
@@ -288,7 +299,7 @@ def summary(report: Report) -> dict[str, Any]:
                 "kept": device.kept,
                 "segments": None if device.segments is None else fields_of(device.segments),
                 "check": None if device.check is None else fields_of(device.check),
-                "garbage": None if device.garbage is None else fields_of(device.garbage),
+                "garbage": garbage(report, device),
             }
             for device in report.devices
         ],
@@ -305,6 +316,16 @@ def summary(report: Report) -> dict[str, Any]:
         "held": [held(one) for one in report.held],
         "backward": fields_of(report.backward),
     }
+
+
+def garbage(report: Report, device: Device) -> dict[str, Any] | None:
+    one = device.garbage
+    if one is None:
+        return None
+    line = one.line
+    sums = {name: value for name, value in fields_of(one).items() if name != "contributors"}
+    at = line.frame if line is not None else None
+    return {**sums, "line": at and frame(at), "class": report.cycles(device.name, line) or None}
 
 
 def process_growth(report: Report) -> dict[str, Any] | None:

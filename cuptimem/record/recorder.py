@@ -322,8 +322,9 @@ def close_window(window: Window, collect: bool = True, look: bool = True, error:
         if _begins_to_close(window, error) and collect:
             capture = window.capture
             seeks = look and capture.options.holders and capture.windows == [window]
-            # While automatic collection is off, reference cycles hold what the collection below frees.
-            seeks_before = seeks and not gc.isenabled()
+            # Reference cycles hold what the collection below frees: while automatic collection is off, and where
+            # memory was refused for it.
+            seeks_before = seeks and (not gc.isenabled() or (error is not None and refusals.is_of(error)))
             if seeks_before:
                 _look_for_holders(window)
             garbage.collect_finally(capture.core)  # runs the program's finalizers: without the lock

@@ -336,7 +336,10 @@ def _holder(loader: _Loader, row: Sequence[Any]) -> leaks.Holder:
 def _leak(loader: _Loader, row: Mapping[str, Any]) -> Leak:
     behind = int(made_behind(loader.stack(row["retained"] or row["stack"]), loader.clocks.get(row["loop"])))
     first, last = (max(0, row[key] - behind) for key in ("first_step", "last_step"))
-    return loader.make(Leak, row, first_step=first, last_step=last)
+    made = loader.make(Leak, row, first_step=first, last_step=last)
+    if made.reason == "garbage":  # nothing with a name held what has died: a search in the loop saw another moment
+        return replace(made, holders=tuple(one for one in made.holders if not one.is_named))
+    return made
 
 
 def _driver(loader: _Loader, row: Mapping[str, Any] | None) -> DriverLevel:

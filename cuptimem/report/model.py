@@ -370,14 +370,27 @@ _GARBAGE_LEAST = 1 << 20  # bytes that one collection freed: less is said of non
 _GARBAGE_SHARE = 20  # ... and of the peak at least one in so many
 
 
+def _is_much(garbage: int, peak: int) -> bool:
+    return garbage >= max(_GARBAGE_LEAST, peak // _GARBAGE_SHARE)
+
+
 @dataclass(frozen=True, slots=True)
 class Garbage:
     """What Python's collections freed on a device: bytes that only reference cycles held until then."""
 
     collections: int  # those that freed any, without the one at the recording's end
     freed: int
-    most: int  # by one of them
+    most: int  # by one of them, before the last step's end
     after_oom: int  # since the last refused request, by the one at the end, too; 0 without one
+    # Of the peak's bytes, those that collections behind it freed, up to the first full one (a later one frees what was
+    # in use then), without what a line's last step before it made (which may have been in use, too).
+    at_peak: int = 0
+    contributors: tuple[Contributor, ...] = ()  # of at_peak, the largest first
+
+    @property
+    def line(self) -> Line | None:
+        """The user's line that made most of what the peak had of it."""
+        return next(iter(lines_of(self.contributors)), None)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -687,12 +700,23 @@ class Report(Displayed, Brief):
     @property
     def sawtooth(self) -> Device | None:
         """The device on which the most garbage waited for Python's collector, where that is a share of its peak."""
-        waited = [
-            one
-            for one in self.devices
-            if one.garbage is not None and one.garbage.most >= max(_GARBAGE_LEAST, one.peak.bytes // _GARBAGE_SHARE)
-        ]
+        waited = [one for one in self.devices if one.garbage is not None and _is_much(one.garbage.most, one.peak.bytes)]
         return max(waited, key=lambda one: one.garbage.most if one.garbage else 0, default=None)
+
+    def collected_at_peak(self, contents: Contents) -> Garbage | None:
+        """What a device's peak had of garbage, where that is a share of it; None of other moments, too."""
+        device = self.device(contents.device)
+        one = device.garbage
+        return one if one and device.peak is contents and _is_much(one.at_peak, contents.bytes) else None
+
+    def cycles(self, device: str, line: Line | None = None) -> str:
+        """The class whose objects make the cycles that held blocks of this device, of this line where it is known; "":
+        no search for holders has seen any."""
+        held = [one for one in (*self.held, *self.leaks, *self.suspects) if one.device == device]
+        frame = line.frame if line is not None else None
+        held.sort(key=lambda one: frame is None or one.frame is None or not one.frame.same_line(frame))
+        paths = (one.path for row in held for one in row.holders)
+        return next((found for path in paths if (found := leaks.class_of_cycle(path))), "")
 
     @cached_property
     def process_growth(self) -> process.ProcessGrowth | None:

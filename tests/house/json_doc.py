@@ -66,7 +66,14 @@ REGIONS = {
     ),
     "segments": Region(("*summary/devices/segments",)),
     "check": Region(("*/check",)),
-    "garbage": Region(("*/garbage",)),
+    "garbage": Region(
+        ("*/garbage",),
+        without=("contributors",),
+        more={
+            "line": "the user's line that made most of `at_peak`, a frame; null without one",
+            "class": "of the objects that make the cycles; null where no search for holders has seen any",
+        },
+    ),
     "host_read": Region(("*summary/host_reads",)),
     "oom": Region(
         ("peak --at oom/ooms",),

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from cuptimem.output.text import held_views, process_views
+from cuptimem.output.text import garbage_views, held_views, process_views
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
 from cuptimem.output.text.clock_views import counted_by
 from cuptimem.output.text.words import code, count, first_loops, function, place, plural, share, size, where
 from cuptimem.report.leaks import STEPS_NEEDED, Holder, Leak, LeakPart
 from cuptimem.report.line_holders import LineHolders
-from cuptimem.report.model import Device, Report
+from cuptimem.report.model import Report
 from cuptimem.report.stacks import Frame, Stack
 
 _INDENT, _DEEPER = "   ", "       "
@@ -344,25 +344,16 @@ def _headline(report: Report, steps: str, largest: str = "") -> str:
     if report.process_growth is not None:
         return f"{process_views.headline(report.process_growth)}; no leak: {steps} judged"
     slow = [one for one in report.suspects if one.reason == "negligible"]
-    if slow:
+    if report.sawtooth is not None:
+        what = garbage_views.sawtooth(report.sawtooth)
+    elif slow:
         what = f"{where(slow[0])} grows by {_total(slow[0], sign='')} a step, negligible"
         what += f" (and {plural(len(slow) - 1, 'more line')})" if len(slow) > 1 else ""
-    elif report.sawtooth is not None:
-        what = _garbage(report.sawtooth)
     elif report.suspects:
         what = "what grew has stopped, was freed, or was garbage"
     else:
         what = "nothing grows" if report.nodes is not None else "no tensors grow"
     return f"No leak: {steps} judged, {what}"
-
-
-def _garbage(device: Device) -> str:
-    """What waits for Python's collector, where it is much: it grows until that runs."""
-    one = device.garbage
-    if one is None:
-        return ""
-    freed = f"{plural(one.collections, 'collection')} freed {size(one.freed)}"
-    return f"but garbage in reference cycles grew to {size(one.most)} on {device.name} ({freed})"
 
 
 def _undecided(report: Report) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from cuptimem.output.text import held_views
+from cuptimem.output.text import garbage_views, held_views
 from cuptimem.output.text.blocks import CODE, LINE, Block, Column, Table, Text
 from cuptimem.output.text.fragmentation_views import variable
 from cuptimem.output.text.ledger_views import prose
@@ -35,7 +35,7 @@ def page(report: Report, oom: OutOfMemory) -> list[Block]:
     blocks += [
         Text(),
         Text("What would have let this request fit", "title"),
-        *_collected(report, oom),
+        *garbage_views.at_refusal(report, oom),
         *_fits(report, oom),
     ]
     others = sum(device.refused for device in report.devices) - 1
@@ -175,19 +175,6 @@ def _lines(oom: OutOfMemory, held: Sequence[HeldLine]) -> Table:
 
 
 # -- what would have let it fit ------------------------------------------------------------------------------------
-
-
-def _collected(report: Report, oom: OutOfMemory) -> list[Block]:
-    """What a collection behind the last refusal freed, if that is this one: it was alive, by reference cycles only."""
-    freed = report.collected_after(oom)
-    if freed == 0:
-        return []
-    enough = "; gc.collect() before it would have made room" if freed >= oom.requested else ""
-    return prose(
-        f"{size(freed)} ({share(freed, oom.allocated)}) of what was alive was garbage: only reference cycles held it, "
-        f"and Python's collector freed it later{enough}. Break the cycles (weakref), or call gc.collect() every few "
-        "steps."
-    )
 
 
 def _fits(report: Report, oom: OutOfMemory) -> list[Block]:

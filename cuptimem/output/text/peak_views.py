@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from cuptimem.output.text import held_views
+from cuptimem.output.text import garbage_views, held_views
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Table, Text
 from cuptimem.output.text.part_views import in_a_line, parts_under, under
 from cuptimem.output.text.words import code, count, duration, function, more, place, plural, share, size, where
@@ -145,7 +145,7 @@ def full(report: Report, all_contents: Iterable[Contents], top: int) -> list[Blo
         what = f"{size(contents.bytes)} ({requested})" if requested else size(contents.bytes)
         title = f"{contents.device}: {what} in {plural(contents.count, 'block')}, {when(contents)}"
         lines, left = first_lines(contents.lines, top)
-        blocks += [Text(), Text(title, "title")]
+        blocks += [Text(), Text(title, "title"), *garbage_views.at_peak(report, contents)]
         for line in lines:
             blocks += _entry(line, contents, tensors)
         blocks += _rest(sum(x.bytes for x in left), sum(x.count for x in left), "everything else", contents)

@@ -10,6 +10,7 @@ from cuptimem.output.text import (
     account_views,
     diff_views,
     fragmentation_views,
+    garbage_views,
     held_views,
     kernel_views,
     leak_views,
@@ -206,6 +207,7 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
         what = "What the peak on {} is made of" if at == "peak" else "What is alive on {}"
         title = f"{what.format(device.name)}: {size(contents.bytes)}, {moment(contents)}"
         blocks += [Text(), Text(title, "title"), *account_views.short(contents)]
+        blocks += garbage_views.at_peak(report, contents)
         blocks += lines_table(contents, _TOP if device is report.devices[0] else 5)
     leaks = leak_views.short(report)
     blocks += [Text(), *leaks, *process_views.causes(report)]

@@ -8,14 +8,14 @@ import pytest
 
 import cuptimem
 from cuptimem.output import json
-from cuptimem.output.text import leak_views
+from cuptimem.output.text import leak_views, text, views
 from tests.conftest import ROOT, clean_environment
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 MIB = 1 << 20
-PROGRAM = """\
+BOXES = """\
 import gc, sys
 import torch
 
@@ -42,29 +42,85 @@ def main():
 
 main()
 """
+# A trainer for each fold, in a cycle with its model. {between}, {behind}: what runs after a fold, and after all.
+FOLDS = """\
+import gc
+import torch
+
+gc.disable()
 
 
-def recorded(folder: Path, cycle: bool) -> cuptimem.Report:
-    (folder / "boxes.py").write_text(PROGRAM.format(cycle=cycle))
-    command = [sys.executable, "-m", "cuptimem", "run", "-q", "-o", "boxes.cmem", "boxes.py"]
+class Trainer:
+    def __init__(self):
+        self.model = torch.nn.Linear(512, 1024, bias=False)
+        self.model.trainer = [self]
+        self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+
+    def fit(self):
+        for _ in range(10):
+            self.opt.zero_grad()
+            self.model(torch.randn(4, 512)).sum().backward()
+            self.opt.step()
+
+
+def main():
+    for fold in range(3):
+        Trainer().fit()
+        {between}
+    {behind}
+
+
+main()
+"""
+
+
+def recorded(folder: Path, program: str) -> cuptimem.Report:
+    (folder / "program.py").write_text(program)
+    command = [sys.executable, "-m", "cuptimem", "run", "-q", "-o", "x.cmem", "program.py"]
     subprocess.run(command, cwd=folder, check=True, timeout=240, env={**clean_environment(), "PYTHONPATH": str(ROOT)})
-    return cuptimem.open(folder / "boxes.cmem")
+    return cuptimem.open(folder / "x.cmem")
+
+
+def at_peak(report: cuptimem.Report) -> int:
+    garbage = report.device("cpu").garbage
+    assert garbage is not None
+    return garbage.at_peak
 
 
 def test_a_sawtooth_is_named(tmp_path: Path) -> None:
-    report = recorded(tmp_path, cycle=True)
+    report = recorded(tmp_path, BOXES.format(cycle=True))
     garbage = report.device("cpu").garbage
     assert garbage is not None and not report.leaks
     assert (garbage.collections, garbage.freed, garbage.most, garbage.after_oom) == (4, 40 * MIB, 10 * MIB, 0)
     said = "but garbage in reference cycles grew to 10.0 MiB on cpu (4 collections freed 40.0 MiB)"
     assert leak_views.line(report) == f"no leak: 40 steps judged, {said}"
-    assert json.summary(report)["devices"][0]["garbage"] == {
-        "collections": 4, "freed": 40 * MIB, "most": 10 * MIB, "after_oom": 0
-    }  # fmt: skip
+    found = json.summary(report)["devices"][0]["garbage"]
+    sums = {"collections": 4, "freed": 40 * MIB, "most": 10 * MIB, "after_oom": 0, "at_peak": 9 * MIB}
+    assert found == {**sums, "line": found["line"], "class": None}
+    assert found["line"]["line"] == 19
+    # The newest box may be in use at the peak.
+    shown = " ".join(text.render(views.summary(report), 200).split())
+    assert (
+        "of these 9.0 MiB (90 %) only Python's garbage collector could free, and did later: reference cycles" in shown
+    )
+    assert "program.py:19. Break the cycles (weakref), or call gc.collect() every few steps." in shown
 
 
 def test_without_cycles_nothing_waits(tmp_path: Path) -> None:
-    report = recorded(tmp_path, cycle=False)
+    report = recorded(tmp_path, BOXES.format(cycle=False))
     garbage = report.device("cpu").garbage
     assert garbage is not None and garbage.freed == 0 and report.sawtooth is None
     assert leak_views.line(report).endswith("nothing grows")
+
+
+def test_models_of_earlier_folds_wait_at_the_peak(tmp_path: Path) -> None:
+    """A model with its gradient and momentum is 6 MiB. The third fold has the first two beside it."""
+    report = recorded(tmp_path, FOLDS.format(between="pass", behind="gc.collect(); Trainer().fit()"))
+    assert at_peak(report) == 2 * 6 * MIB
+    assert report.cycles("cpu") == "Trainer"
+
+
+@pytest.mark.parametrize(("between", "behind"), [("gc.collect()", "pass"), ("return", "pass")])
+def test_a_model_that_trains_is_no_garbage(tmp_path: Path, between: str, behind: str) -> None:
+    report = recorded(tmp_path, FOLDS.format(between=between, behind=behind))
+    assert at_peak(report) == 0

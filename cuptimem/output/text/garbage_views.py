@@ -1,0 +1,50 @@
+"""What only reference cycles hold until Python's garbage collector runs: in words, for each view that shows memory."""
+
+from cuptimem.output.text.blocks import Block
+from cuptimem.output.text.ledger_views import prose
+from cuptimem.output.text.words import place, plural, share, size
+from cuptimem.report.model import Contents, Device, Line, OutOfMemory, Report
+
+_REMEDY = "Break the cycles (weakref), or call gc.collect() every few steps."
+
+
+def at_peak(report: Report, contents: Contents) -> list[Block]:
+    """What collections behind a device's peak freed of it."""
+    garbage = report.collected_at_peak(contents)
+    if garbage is None:
+        return []
+    part = f"{size(garbage.at_peak)} ({share(garbage.at_peak, contents.bytes)})"
+    return prose(
+        f"of these {part} only Python's garbage collector could free, and did later: "
+        f"{_cycles(report, contents.device, garbage.line)}. {_REMEDY}"
+    )
+
+
+def at_refusal(report: Report, oom: OutOfMemory) -> list[Block]:
+    """What a collection behind the last refusal freed, if that is this one."""
+    freed = report.collected_after(oom)
+    if freed == 0:
+        return []
+    garbage = report.device(oom.device).garbage
+    made = _cycles(report, oom.device, garbage.line if garbage is not None else None)
+    enough = "; gc.collect() before it would have made room" if freed >= oom.requested else ""
+    return prose(
+        f"{size(freed)} ({share(freed, oom.allocated)}) of what was alive was garbage: only reference cycles held it "
+        f"({made}), and Python's collector freed it later{enough}. {_REMEDY}"
+    )
+
+
+def sawtooth(device: Device) -> str:
+    """What waits for Python's collector, where it is much: it grows until that runs."""
+    one = device.garbage
+    if one is None:
+        return ""
+    freed = f"{plural(one.collections, 'collection')} freed {size(one.freed)}"
+    return f"but garbage in reference cycles grew to {size(one.most)} on {device.name} ({freed})"
+
+
+def _cycles(report: Report, device: str, line: Line | None) -> str:
+    """cycles of Episode, most made at rl.py:31"""
+    made = report.cycles(device, line)
+    said = f"cycles of {made}" if made else "reference cycles"
+    return said if line is None or line.frame is None else f"{said}, most made at {place(line.frame)}"
