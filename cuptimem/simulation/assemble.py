@@ -131,8 +131,8 @@ def _of_card(main: Facts, setup: Setup, build: TorchBuild) -> list[str]:
     multiplied = any(note.name.startswith("cuBLAS") for note in main.modelled)
     if multiplied and others and setup.memory != card.memory and "CUBLAS_WORKSPACE_CONFIG" not in os.environ:
         said.append(
-            f"--memory changes the size alone: PyTorch's cuBLAS workspaces are those of {card.key}, "
-            f"{cards.text(card.cublas_workspace)} for each handle and stream; they are "
+            f"--memory changes the size alone: cuBLAS, which multiplies matrices, gets as much to work in as on "
+            f"{card.key}, {cards.text(card.cublas_workspace)} for each handle and stream; it is "
             f"{cards.text(others[0].cublas_workspace)} with --device {_either([one.key for one in others])}"
         )
     return said

@@ -32,8 +32,9 @@ def simulation(one: Simulation) -> list[Block]:
         from cuptimem.naming import typed
 
         path = typed(report.path)
-        more = f"   cuptimem ledger {path}" if report.ledgers else ""
-        blocks += [Text(), Text(f"Next: cuptimem summary {path}{more}", "dim", hang=6, breaks="   ")]
+        verbs = ["summary", *(["peak --at oom"] if report.ooms else []), *(["ledger"] if report.ledgers else [])]
+        said = "   ".join(f"cuptimem {verb} {path}" for verb in verbs)
+        blocks += [Text(), Text(f"Next: {said}", "dim", hang=6, breaks="   ")]
     return blocks
 
 
@@ -92,7 +93,8 @@ def _need(one: Simulation) -> list[Block]:
     else:
         lines = [
             f"  it needs between {low} and {high} on {need.device}:",
-            "  tensors, context and libraries alone; what the run without a limit took",
+            f"  {low}: its tensors, CUDA's context and libraries; less is not enough",
+            f"  {high}: what it took without a limit, PyTorch's cache included",
         ]
     if one.smallest_card is not None:
         lines.append(f"  the smallest card on which it ran: {one.smallest_card}{_workspaces(one)}")
@@ -100,11 +102,11 @@ def _need(one: Simulation) -> list[Block]:
 
 
 def _workspaces(one: Simulation) -> str:
-    """What PyTorch allocates otherwise on the smallest card."""
+    """What cuBLAS, which multiplies matrices, gets to work in on the smallest card, where that is less or more."""
     if one.smallest_card is None or not any(row.name.startswith("cuBLAS") for row in one.modelled):
         return ""
     asked, found = cards.card(one.card).cublas_workspace, cards.card(one.smallest_card).cublas_workspace
-    return "" if asked == found else f", with its own cuBLAS workspaces: {size(found)}, not {size(asked)}"
+    return "" if asked == found else f" (cuBLAS multiplies matrices in {size(found)} there, not {size(asked)})"
 
 
 def interval(one: Interval | None) -> str:

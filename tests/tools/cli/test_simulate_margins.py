@@ -409,7 +409,7 @@ def test_a_smaller_card_is_run_with_its_own_context_and_workspaces():
     assert asked[-1] == "on a6000" and answer.smallest_card == "a6000"
     assert setups["on a6000"].context is None and setups["on a6000"].context_range == card("a6000").context
     shown = str(made(answer))
-    assert "on which it ran: a6000, with its own cuBLAS workspaces: 8.1 MiB, not 32.0 MiB\n" in shown
+    assert "on which it ran: a6000 (cuBLAS multiplies matrices in 8.1 MiB there, not 32.0 MiB)\n" in shown
     answer, _, _ = ask(too_large(140 * GIB))
     assert answer.smallest_card == "b200" and "on which it ran: b200\n" in str(made(answer))
 
@@ -438,8 +438,8 @@ def test_another_size_of_a_card_has_that_cards_workspaces(monkeypatch):
         return made(Answer("fits", "", (), main), setup).notes
 
     assert notes(OPEN) == (
-        "--memory changes the size alone: PyTorch's cuBLAS workspaces are those of h100, 32.0 MiB for each handle and "
-        "stream; they are 8.1 MiB with --device a10g, rtx3090, rtx4090 or l4",
+        "--memory changes the size alone: cuBLAS, which multiplies matrices, gets as much to work in as on h100, "
+        "32.0 MiB for each handle and stream; it is 8.1 MiB with --device a10g, rtx3090, rtx4090 or l4",
     )
     assert notes(Setup(card("rtx4090"), 24 * GIB)) == ()  # cards of that size have the same
     assert notes(Setup(card("h100"), card("h100").memory)) == ()
