@@ -121,6 +121,19 @@ def test_other_groupings_are_other_series_with_the_same_sum(opened: Open, synthe
     assert rows(page) == of_the_peak(synthetic, lambda one: one.phase)
 
 
+@pytest.mark.parametrize("dark", ["true", "false"])
+def test_no_group_has_the_colour_of_a_phase(opened: Open, synthetic: Report, dark: str) -> None:
+    """Stacked by phase they have the colours of the strip below."""
+    page = opened(synthetic)
+    phases = ("data", "forward", "backward", "optimizer")
+    shown = [page.evaluate(f"timelineInk.colour('{phase}', {dark})") for phase in phases]
+    groups = page.evaluate(f"[...Array(30).keys()].map((slot) => timelineInk.colour(slot - 1, {dark}))")
+    assert len(set(shown)) == len(phases) and not {*shown} & {*groups}
+    page.select_option(BY, "phase")
+    wait_until_drawn(page)
+    assert rows(page) == of_the_peak(synthetic, lambda one: one.phase)
+
+
 def test_every_grouping_stacks_up_to_the_live_curve(opened: Open, synthetic: Report) -> None:
     """In the script's own series, at every level of detail."""
     page = opened(synthetic)

@@ -12,15 +12,20 @@ const timelineInk = (() => {
         return `#${mixed.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
     }
 
-    /** The colour of a slot: seven base colours, then lighter, then darker ones, and so on. */
+    // Violet, which no group has: [on a light ground, on a dark one].
+    const PHASES = { data: ["#e5dcf5", "#4b3d6b"], forward: ["#b9a3e3", "#7459b5"], backward: ["#7a52c7", "#a98de8"], optimizer: ["#3d1d7a", "#e0d4fa"] };
+
+    /** The colour of a phase, by its name, or of a slot: seven base colours, then lighter, then darker ones, and so on. */
     function colour(slot, dark) {
+        if (Object.hasOwn(PHASES, slot)) return PHASES[slot][Number(dark)];
+        if (typeof slot === "string") return colour(-1, dark);
         if (slot < 0) return dark ? REST.dark : REST.light;
         const round = Math.floor(slot / BASE.length) % 3;
         const mixed = shade(BASE[slot % BASE.length], [0, 0.45, -0.38][round]);
         return dark ? shade(mixed, -0.12) : shade(mixed, 0.12);
     }
 
-    /** Stripes: of a leak, of a folded stretch, of groups beyond the first seven. */
+    /** Stripes: of a leak, of a compacted stretch, of groups beyond the first seven. */
     function stripes(context, ink, gap, width, backwards = false) {
         const ratio = window.devicePixelRatio || 1, size = Math.round(gap * ratio);
         const tile = document.createElement("canvas");

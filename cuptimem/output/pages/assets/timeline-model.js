@@ -365,6 +365,7 @@ const timelineModel = (() => {
 
         /** The number of a group's colour: the same wherever it is drawn. */
         colourOf(grouping, id) {
+            if (grouping === "phase" && id >= 0) return this.raw.groups.phase[id][0];
             const slots = this._slots[grouping];
             if (!slots.has(id)) slots.set(id, [...slots.values()].reduce((most, slot) => Math.max(most, slot), -1) + 1);
             return slots.get(id);

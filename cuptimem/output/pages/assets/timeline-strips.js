@@ -5,7 +5,6 @@ const timelineStrips = (() => {
     const { element } = cuptimem;
     const ink = timelineInk;
     const LEFT = 78; // pixels of the axis of bytes, in all pictures
-    const PHASE_COLOURS = { data: 5, forward: 0, backward: 1, optimizer: 2, other: -1 };
 
     class Strips {
         constructor(app, chart, parent) {
@@ -100,12 +99,12 @@ const timelineStrips = (() => {
                 if (phase >= 0) current = phase;
                 if (current < 0) continue;
                 pen.globalAlpha = phase >= 0 ? 1 : 0.35;
-                pen.fillStyle = ink.colour(PHASE_COLOURS[model.phases[current]], app.dark);
+                pen.fillStyle = ink.colour(model.phases[current], app.dark);
                 pen.fillRect(px(stack.x[i]), top + 2, px(stack.ends[i]) - px(stack.x[i]) + 0.3, 9);
             }
             pen.globalAlpha = 1;
             const seen = model.phases.filter((_, k) => stack.phases[k].some((value) => value > 0));
-            app.showPhases(seen.map((name) => [name, ink.colour(PHASE_COLOURS[name], app.dark)]));
+            app.showPhases(seen.map((name) => [name, ink.colour(name, app.dark)]));
         }
 
         // -- the whole recording in small ----------------------------------------------------------------------------
