@@ -19,8 +19,6 @@ from cuptimem.report.stacks import Frame
 ROWS = 1000  # of a table of changes; the others are summed
 PLAIN = 50  # of a table that needs no script
 
-_PARTS = 8  # of a change
-
 
 def html(before: Report, after: Report, devices: Sequence[DeviceDiff], named: str | None = None) -> str:
     """before, after: opened with diff.TABLES. devices: diff.compare(). named: the device that is shown first."""
@@ -42,7 +40,8 @@ def html(before: Report, after: Report, devices: Sequence[DeviceDiff], named: st
         caveats=[
             f"{name}: {line}" for name, one in zip(("before", "after"), heads, strict=True) for line in one["caveats"]
         ],
-        notes=[*filter(None, map(diff_views.apart, devices)), *stacks_data.merged_note(stacks)],
+        apart=list(filter(None, map(diff_views.apart, devices))),
+        notes=stacks_data.merged_note(stacks),
         runs=[(name, " · ".join([one["heading"], *one["facts"]])) for name, one in zip(names, heads, strict=True)],
         totals=[_total(one.device, section) for one in devices for section in one.shown],
         tables=[_plain(one.device, section) for one in devices for section in one.shown if any(section.bytes)],
@@ -91,7 +90,6 @@ def _stacks(before: Report, after: Report) -> dict[str, Any]:
 def _device(one: DeviceDiff, before: Report, after: Report) -> dict[str, Any]:
     return {
         "device": one.device,
-        "apart": diff_views.apart(one),
         "sections": [_section(section) for section in one.shown],
         "runs": [_curve(report, one.device) for report in (before, after)],
     }
@@ -119,11 +117,11 @@ def _section(section: Section) -> dict[str, Any]:
         "steps": section.steps,
         "rest": section.rest,
         "others": [len(others), *(sum(change.bytes[i] for change in others) for i in (0, 1))],
-        "changes": [_change(change) for change in section.changes[:ROWS]],
+        "changes": [_change(section, change) for change in section.changes[:ROWS]],
     }
 
 
-def _change(change: Change) -> list[Any]:
+def _change(section: Section, change: Change) -> list[Any]:
     line = change.shown
     frame = line.frame
     return [
@@ -135,7 +133,7 @@ def _change(change: Change) -> list[Any]:
         stacks_data.short(function(frame)),
         stacks_data.short(frame.source) if frame is not None else "",
         _moved_from(change),
-        [[stacks_data.short(name), *pair] for name, *pair in change.parts[:_PARTS]],
+        stacks_data.short(diff_views.parts_in_a_line(section, change)),
     ]
 
 
@@ -164,9 +162,8 @@ def _plain(device: str, section: Section) -> dict[str, Any]:
 
     rows = []
     for change in section.changes[:PLAIN]:
-        kind, _, _, _, _, _, where, name, source, moved_from, _ = _change(change)
+        kind, _, _, _, _, _, where, name, source, moved_from, parts = _change(section, change)
         moved = moved_from and f"moved from {moved_from}"
-        parts = stacks_data.short(diff_views.parts_in_a_line(section, change))
         rows.append(row(change.bytes, kind, where, name, source, moved, parts))
     others = section.changes[PLAIN:]
     left = (sum(change.bytes[0] for change in others), sum(change.bytes[1] for change in others))

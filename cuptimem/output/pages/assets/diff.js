@@ -3,7 +3,6 @@
 
 const signed = (bytes) => (bytes === 0 ? "0" : `${bytes > 0 ? "+" : ""}${cuptimem.size(bytes)}`);
 const KINDS = { added: "added", removed: "removed", grew: "grew", shrank: "shrank", moved: "moved", same: "same" };
-const PARTS = 3; // of a line, named
 
 cuptimem.data().then((data) => {
     if (document.getElementById("app")) new DiffPage(data);
@@ -91,9 +90,6 @@ class DiffPage {
     }
 
     show() {
-        const { apart } = this.here(), note = document.getElementById("apart");
-        note.hidden = !apart;
-        note.textContent = apart;
         this.cards();
         this.curves();
         this.changes();
@@ -176,7 +172,7 @@ class DiffPage {
         const row = ([kind, was, is, , , , where, name, source, from, parts]) => {
             const [a, b] = this.perStep(section, [was, is]);
             return element("tr", {}, cell(signed(b - a), `number ${b > a ? "up" : b < a ? "down" : ""}`), cell(kind === "added" ? "" : size(a)), cell(kind === "removed" ? "" : size(b)),
-                cell(KINDS[kind] ?? "", KINDS[kind] ? `kind ${kind}` : ""), this.place(section, where, from, parts, Math.abs(b - a)), cell(name, ""), element("td", {}, element("code", {}, source)));
+                cell(KINDS[kind] ?? "", KINDS[kind] ? `kind ${kind}` : ""), this.place(where, from, parts), cell(name, ""), element("td", {}, element("code", {}, source)));
         };
         const fits = (change) => !this.term || change.slice(6, 10).some((text) => text.toLowerCase().includes(this.term));
         const rows = section.changes.filter(fits), [others, ...left] = section.others;
@@ -207,18 +203,11 @@ class DiffPage {
     }
 
     /** A line, where it was before, and which parts of it changed most. */
-    place(section, where, from, parts, whole) {
+    place(where, from, parts) {
         const { element } = cuptimem, found = element("td", {}, where);
         const below = (text) => found.append(element("div", { class: "faint" }, text));
         if (from) below(`moved from ${from}`);
-        const changes = parts.map(([name, ...pair]) => {
-            const [a, b] = this.perStep(section, pair);
-            return [name, b - a];
-        }).filter(([, more]) => more);
-        // One call of PyTorch's says what the line says.
-        if (!changes.length || (changes.length === 1 && !changes[0][0].includes(".") && Math.abs(changes[0][1]) >= 0.9 * whole)) return found;
-        const left = changes.length - PARTS;
-        below(`of which ${changes.slice(0, PARTS).map(([name, more]) => `${signed(more)} ${name}`).join(", ")}${left > 0 ? ` +${left}` : ""}`);
+        if (parts) below(parts);
         return found;
     }
 
