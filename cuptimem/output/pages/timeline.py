@@ -386,7 +386,7 @@ def _leak(leak: Leak, verdict: bool, tables: _Tables) -> dict[str, Any]:
         "kind": leak.kind,
         "device": clean(leak.device),
         "bytes": leak.bytes,
-        "count": leak.count,
+        "alive": leak_views.alive(leak),
         "rate": leak.total_bytes_per_step or leak.bytes_per_step,
         "estimated": leak.bytes_estimated,
         "firstStep": leak.first_step,
@@ -466,7 +466,7 @@ def _leak_row(leak: Leak) -> dict[str, str]:
     about = "about " if leak.bytes_estimated else ""
     return {
         "rate": f"{about}+{size(round(leak.total_bytes_per_step or leak.bytes_per_step))} a step",
-        "alive": f"{about}{size(leak.bytes)}",
+        "alive": leak_views.alive(leak),
         "device": "graph nodes" if leak.kind == "nodes" else clean(leak.device),
         "where": clean(leak.where),
         "function": clean(function(leak.frame)),

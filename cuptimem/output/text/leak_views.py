@@ -188,7 +188,7 @@ def _ways(leak: Leak) -> list[Block]:
     return [Text(f"{_INDENT}on {len(leak.parts)} different stacks", "dim")]
 
 
-def _alive(leak: Leak) -> str:
+def alive(leak: Leak) -> str:
     """The bytes of an entry now, with all that stands under it."""
     return f"{'about ' if leak.bytes_estimated else ''}{size(leak.bytes + sum(one.bytes for one in leak.keeps))}"
 
@@ -202,7 +202,7 @@ def _account(leak: Leak, several_loops: bool) -> str:
     else:
         now = f"{size(leak.bytes)} alive in {plural(leak.count, 'block')}"
     if leak.keeps:
-        now += f", {'with what it keeps' if leak.kind == 'nodes' else 'in all'} {_alive(leak)}"
+        now += f", {'with what it keeps' if leak.kind == 'nodes' else 'in all'} {alive(leak)}"
     made = f"made in steps {leak.first_step} to {leak.last_step}{loop}"
     if leak.signature == "growing":
         how = f"older ones are replaced by more or larger ones, up to step {leak.last_step}{loop}"
@@ -409,7 +409,7 @@ def table(leaks: Sequence[Leak]) -> Table:
     rows = tuple(
         (
             _total(leak),
-            _alive(leak),
+            alive(leak),
             leak.device if leak.kind == "bytes" else plural(leak.count, "graph node"),
             where(leak),
             function(leak.frame),

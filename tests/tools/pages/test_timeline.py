@@ -15,6 +15,7 @@ import cuptimem
 from cuptimem import _core
 from cuptimem.cli import main as cli_main
 from cuptimem.output.pages import timeline
+from cuptimem.output.text import words
 from cuptimem.report.chart import Span
 from cuptimem.report.model import Report
 from tests.conftest import clean_environment
@@ -135,7 +136,7 @@ def test_leaks_are_listed_and_their_contributors_known(tmp_path: Path) -> None:
     assert [leak.frame.line for leak in found if leak.frame is not None] == [40]
     data = timeline.data(report)
     (leak,) = data["leaks"]
-    assert leak["bytes"] == found[0].bytes
+    assert (leak["bytes"], leak["alive"]) == (found[0].bytes, words.size(found[0].bytes))
     assert leak["verdict"] == bool(report.leaks)
     assert data["groups"]["line"][leak["line"]][0] == "train.py:40"
     marked = [i for i, number in enumerate(data["contributors"]["leak"]) if number == 0]

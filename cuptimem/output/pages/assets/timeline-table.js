@@ -173,7 +173,7 @@ const timelineTable = (() => {
                     ` on ${leak.kind === "nodes" ? "the autograd graph" : leak.device}`),
                 element("span", { class: "code" }, `${leak.where}  ${leak.function}`),
                 ...(leak.source ? [element("span", { class: "code faint" }, leak.source)] : []),
-                element("span", { class: "faint" }, `${about}${cuptimem.size(leak.bytes)} alive, made in steps ${leak.firstStep} to ${leak.lastStep}${leak.loop ? ` of ${leak.loop}` : ""}`),
+                element("span", { class: "faint" }, `${leak.alive} alive, made in steps ${leak.firstStep} to ${leak.lastStep}${leak.loop ? ` of ${leak.loop}` : ""}`),
                 ...(leak.why ? [element("span", { class: "faint" }, leak.why)] : []));
             button.addEventListener("click", () => app.jumpToLeak(leak));
             return button;
