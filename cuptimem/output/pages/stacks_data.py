@@ -29,14 +29,22 @@ TITLES = {
     "peak": "At the peak",
     "end": "At the end",
     "leaked": "Leaked",
-    "kept": "Kept",
+    "kept": "Left behind",
     "allocated": "Allocated",
     "stepped": "Allocated in steps",
     "temporary": "Temporary",
 }
-_MEANING = {
+_WORDS = {
     "leaked": "what grows from step to step, by where it is made",
     "kept": "made in the recording and alive at its end",
+}
+_MEANINGS = {
+    "peak": "what was alive when the most bytes were",
+    "end": "what is alive at the end, older than the recording or not",
+    "leaked": "what is a leak, as judged at the end of the last step, by where it is made",
+    "kept": "what was made in the recording and is alive at its end, leak or not",
+    "allocated": "everything that was ever allocated, freed or not",
+    "temporary": "what was freed in the step that made it",
 }
 
 _PACKAGE = re.compile(PACKAGE_FOLDER + r"[/\\]([^/\\]+)")
@@ -125,6 +133,7 @@ class Measure:
         return {
             "what": self.what,
             "title": TITLES[self.what],
+            "meaning": _MEANINGS.get(self.what, ""),
             "device": self.device,
             "bytes": self.bytes,
             "count": self.count,
@@ -180,7 +189,7 @@ class Builder:
         """Blocks of verdicts by the stacks that make them. Graph nodes are left out: their sizes are estimates."""
         parts = [part for leak in _all(leaks) if leak.kind == "bytes" and leak.device == device for part in leak.parts]
         total, blocks = sum(part.bytes for part in parts), sum(part.count for part in parts)
-        measure = self._measure("leaked", device, total, blocks, _MEANING["leaked"], run)
+        measure = self._measure("leaked", device, total, blocks, _WORDS["leaked"], run)
         for part in parts:
             label = "" if part.stack else part.where
             self._add(measure, _Key(self._path(part.stack), "", label=label), part.bytes, part.count)
@@ -318,7 +327,7 @@ class Builder:
 
 
 def moment_of(contents: Contents) -> str:
-    return _MEANING[contents.what] if contents.what in _MEANING else when(contents)
+    return _WORDS[contents.what] if contents.what in _WORDS else when(contents)
 
 
 def _all(leaks: Iterable[Leak]) -> Iterator[Leak]:

@@ -146,6 +146,7 @@ def test_what_and_directions(show: Show, tmp_path: Path) -> None:
     page = show(flamegraph.html(stacked_with_tables(tmp_path)))
     assert page.locator(".what b").all_inner_texts() == ["100 B", "10 B", "nothing", "nothing", "100 B", "nothing"]
     page.click("[data-what=end]")
+    assert page.inner_text("#meaning") == "At the end: what is alive at the end, older than the recording or not."
     assert set(frames(page)) == {"all of cpu", "load"}
     page.click("[data-what=peak]")
     page.click("[data-value=out]")
@@ -326,7 +327,7 @@ def test_table_groups_as_the_verb(show: Show, tmp_path: Path, by: str) -> None:
             expected.append(["(everything else)", f"{report.peak.rest_count:,}"])
         assert sorted(found) == sorted(expected)
         below = [part for row in rows for part in under(row, report.peak)] if by == "line" else []
-        assert sorted(page.locator("#table .faint").all_text_contents()) == sorted(map(printable, below))
+        assert sorted(page.locator("#table .below").all_text_contents()) == sorted(map(printable, below))
 
 
 def test_table_sorts_filters_and_copies(show: Show, tmp_path: Path) -> None:

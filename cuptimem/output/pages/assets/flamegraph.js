@@ -90,7 +90,7 @@ class Page {
                     "button",
                     {
                         type: "button", role: "radio", class: "what", "data-what": m.what, "aria-checked": String(on),
-                        tabindex: on ? 0 : -1, title: m.words, disabled: m.bytes > 0 ? null : "",
+                        tabindex: on ? 0 : -1, title: m.meaning, disabled: m.bytes > 0 ? null : "",
                     },
                     element("span", {}, m.title),
                     element("b", {}, m.bytes > 0 ? cuptimem.size(m.bytes) : "nothing"),
@@ -99,6 +99,8 @@ class Page {
                 return button;
             }),
         );
+        const { title, meaning } = this.measure();
+        document.getElementById("meaning").textContent = `${title}: ${meaning}.`;
         radios(nav);
         if (focused) nav.querySelector('[aria-checked="true"]').focus();
     }

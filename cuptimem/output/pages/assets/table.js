@@ -141,7 +141,7 @@ class TablePage {
     parts(row) {
         const { element } = cuptimem, parts = this.stacks.data.parts[this.measure];
         if (this.by !== "line" || !Object.hasOwn(parts, row.key)) return [];
-        return parts[row.key].flatMap((part) => [element("br"), element("span", { class: "faint" }, part)]);
+        return parts[row.key].map((part) => element("span", { class: "below" }, part));
     }
 
     draw() {
