@@ -121,7 +121,7 @@ def blocks(shown: Any) -> Sequence[Block]:
         return leak_views.entry(shown, loop_is_said)[1:]
     if isinstance(shown, Leaks):
         if not shown:
-            return [Text("None. Whether there were enough steps to judge is in the report: print(prof.report).")]
+            return [Text("None. How many steps were judged, and what else grew, is in the report: print(prof.report).")]
         rest = len(shown) - _TOP
         more = [Text(f"and {count(rest)} more")] if rest > 0 else []
         return [Text(plural(len(shown), _kind(shown)), "title"), leak_views.table(shown[:_TOP]), *more]

@@ -124,20 +124,25 @@ def _table(one: Ledger, top: int) -> Table:
     return Table(tuple(_COLUMNS[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
 
 
+def _is_seen(part: int, whole: int) -> bool:
+    """Whether a reader who adds up the others would miss it."""
+    return size(whole - part) != size(whole)
+
+
 # -- headlines -----------------------------------------------------------------------------------------------------
 
 
 def parts(one: Ledger, libraries: int) -> str:
     """tensors 60.1 GiB, cached 20.3 GiB, NCCL 8.0 GiB, context 512.0 MiB, residual 0 B"""
     said = [f"tensors {size(one.tensors)}"]
-    said += [f"rounding {size(one.rounding)}"] if one.rounding * 100 >= one.used > 0 else []
+    said += [f"rounding {size(one.rounding)}"] if _is_seen(one.rounding, one.used) else []
     said += [f"cached {size(one.cached)}"] if one.cached else []
     named = list(one.libraries.items())
     said += [f"{name} {size(total)}" for name, total in named[:libraries]]
     if len(named) > libraries:
         others = sum(total for _, total in named[libraries:])
         said.append(f"{len(named) - libraries} other libraries {size(others)}")
-    said += [f"driver rounding {size(one.driver_rounding)}"] if one.driver_rounding * 100 >= one.used > 0 else []
+    said += [f"driver rounding {size(one.driver_rounding)}"] if _is_seen(one.driver_rounding, one.used) else []
     said += [f"pool slack {size(one.pool_slack)}"] if one.pool_slack else []
     context = "context" if one.context_measured else "context and earlier"
     said += [f"{context} {size(one.context)}"] if one.context is not None else []

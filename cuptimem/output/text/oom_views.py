@@ -8,6 +8,7 @@ from cuptimem.output.text.fragmentation_views import variable
 from cuptimem.output.text.ledger_views import prose
 from cuptimem.output.text.peak_views import phase
 from cuptimem.output.text.words import code, count, duration, function, place, plural, share, size, where
+from cuptimem.report import grouping
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.held import HeldLine
 from cuptimem.report.model import Contributor, OutOfMemory, Report, first_lines, lines_of
@@ -155,7 +156,7 @@ def _categories(oom: OutOfMemory) -> Table:
 
 
 def _modules(oom: OutOfMemory) -> Table:
-    return _summed(oom, "module", lambda c: c.module or "(no module)")
+    return _summed(oom, "module", lambda c: c.module or grouping.OUTSIDE)
 
 
 def _lines(oom: OutOfMemory, held: Sequence[HeldLine]) -> Table:

@@ -198,4 +198,4 @@ def test_the_interactive_page_gives_way_to_the_bound(tmp_path: Path, monkeypatch
 
 def test_a_list_without_leaks_does_not_say_that_there_are_none(tmp_path: Path) -> None:
     report = traces.without_steps(tmp_path / "run.cmem")
-    assert report.leaks == () and "enough steps to judge" in (report.leaks._repr_html_() or "")
+    assert report.leaks == () and "How many steps were judged" in (report.leaks._repr_html_() or "")
