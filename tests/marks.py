@@ -32,6 +32,7 @@ ONCE = [
     ("simulator/driver/test_cupti_library.py", "", "how CUPTI is found and asked is decided in C"),
     ("simulator/driver/test_cupti_thread_patience.py", "", "who waits for whom is decided in C"),
     ("simulator/driver/test_without_driver.py", "", "whether CUPTI is entered is decided in C"),
+    ("house/", "", "reads files of the tree"),
     ("oracle/evidence/", "", "judges reports"),
     ("attribution/", "", "judges reports"),
     (
@@ -57,6 +58,7 @@ ONCE = [
     ("tools/tensorboard/", "", "the other Pythons have no TensorBoard"),
     ("tools/views/", "", "each view has tests of its own, which every Python runs"),
     ("simulator/device/", "", "C programs and libraries"),
+    ("record/faults/test_bombs.py", "", "C bounds what a trace may ask for; tools/cli has every verb with each Python"),
     ("record/sources/test_slots.py", "", "C programs"),
     ("record/stress/test_stress_clock.py", "", "clocks are read in C"),
     ("record/stress/test_stress_descriptors.py", "", "files are opened and written in C"),

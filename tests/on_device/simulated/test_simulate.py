@@ -58,12 +58,12 @@ print("allocated", torch.cuda.memory_allocated())
 """
 
 
-def test_the_cublas_workspace_is_of_the_cards_architecture(simulate):
+def test_the_cublas_workspace_is_of_the_cards_architecture(simulate, forked_on_device):
     """PyTorch's own choice, beside three matrices: cards.py has the same sizes."""
     matrices = 2 * 2 * 1024 * 1024
     for device, workspace in (("rtx5090", 32 * MIB), ("b200", 32 * MIB), ("a10g", 8320 << 10)):
-        done = simulate(MULTIPLIES, "--device", device)
-        assert done.code == 0 and f"allocated {matrices + workspace}\n" in done.err, done.err
+        done = forked_on_device("-c", MULTIPLIES, device=device)
+        assert done.code == 0 and f"allocated {matrices + workspace}\n" in done.out, done.err
     done = simulate(MULTIPLIES, "--memory", "24GiB")
     assert f"allocated {matrices + 32 * MIB}\n" in done.err
     (note,) = done.answer["notes"]

@@ -1,49 +1,51 @@
 """Half copies of weights that autocast keeps until its context ends: by name, to the byte, and nothing else by it."""
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
+
+from cuptimem import cli
+from tests.forkserver import Forks
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 PROGRAM = """
-import torch
+import cuptimem, torch
 from torch import nn
 
 def weights(*layers):
     return sum(p.numel() for layer in layers for p in layer.parameters())
 
-first, second = nn.Linear(256, 512), nn.Linear(512, 256)
-frozen = nn.Linear(256, 256).requires_grad_(False)
-optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
-for step in range({steps}):
-    with torch.set_grad_enabled({trains}), torch.autocast("cpu", dtype=torch.bfloat16):
-        for part in range(2):  # a cached copy is no new one
-            out = second(first(torch.randn(512, 256)))
-        loss = frozen(out).float().mean()
-        held = torch.empty(1 << 22)  # the peak
-        del held
-    if {trains}:
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    del out, loss
+with cuptimem.profile("trace.cmem"):
+    first, second = nn.Linear(256, 512), nn.Linear(512, 256)
+    frozen = nn.Linear(256, 256).requires_grad_(False)
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+    for step in range({steps}):
+        with torch.set_grad_enabled({trains}), torch.autocast("cpu", dtype=torch.bfloat16):
+            for part in range(2):  # a cached copy is no new one
+                out = second(first(torch.randn(512, 256)))
+            loss = frozen(out).float().mean()
+            held = torch.empty(1 << 22)  # the peak
+            del held
+        if {trains}:
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        del out, loss
 print(2 * weights(first, second))
 """
 
 
 @pytest.mark.parametrize("trains", [True, False])
-def test_what_autocast_caches(tmp_path: Path, trains: bool) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM.format(trains=trains, steps=4))
-    command = [sys.executable, "-m", "cuptimem"]
-    run = [*command, "run", "-o", "trace.cmem", "program.py"]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True)
-    said = subprocess.run(
-        [*command, "account", "trace.cmem", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    (account,) = json.loads(said.stdout)["accounts"]
-    assert account["autocast cache"] == int(done.stdout)
+def test_what_autocast_caches(forks: Forks, tmp_path: Path, trains: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(trains=trains, steps=4))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = forks.of(program.read_text()).run(program, environment=environment, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert cli.main(["account", str(tmp_path / "trace.cmem"), "--json"]) == 0
+    (account,) = json.loads(capsys.readouterr().out)["accounts"]
+    assert account["autocast cache"] == int(done.out)

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ import pytest
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path[:0] = [path for path in (str(HERE),) if path not in sys.path]
+
+from tests.forkserver import Forks  # noqa: E402
 
 LONG = os.environ.get("CUPTIMEM_STRESS") == "long"
 
@@ -42,22 +44,33 @@ def keep(request: pytest.FixtureRequest) -> Callable[..., None]:
     return keep
 
 
+def _written(folder: Path, program: str) -> Path:
+    script = folder / "program.py"
+    script.write_text(
+        f"import sys\nsys.path[:0] = [{str(HERE)!r}, {str(ROOT)!r}]\nfrom stress_child import *\n{program}"
+    )
+    return script
+
+
+def _environment(folder: Path | None = None) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CUPTIMEM", "PYTEST"))}
+    defaults = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    if folder is not None:
+        rings = folder / "rings"
+        rings.mkdir(exist_ok=True)
+        defaults["CUPTIMEM_RING_DIR"] = str(rings)
+    return {**kept, **defaults}
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """Starts a program after `from stress_child import *`, in an empty folder."""
 
     def start(program: str, *arguments: object, before: tuple[str, ...] = (), **environment: str) -> Any:
-        script = tmp_path / "program.py"
-        script.write_text(
-            f"import sys\nsys.path[:0] = [{str(HERE)!r}, {str(ROOT)!r}]\nfrom stress_child import *\n{program}"
-        )
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CUPTIMEM", "PYTEST"))}
-        rings = tmp_path / "rings"
-        rings.mkdir(exist_ok=True)
-        defaults = {"OMP_NUM_THREADS": "1", "CUPTIMEM_RING_DIR": str(rings), "PYTHONPATH": str(ROOT)}
+        script = _written(tmp_path, program)
         return subprocess.Popen(
             [*before, sys.executable, "-W", "ignore", str(script), *map(str, arguments)],
-            env={**kept, **defaults, **environment},
+            env={**_environment(tmp_path), **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -80,10 +93,35 @@ def child(start: Callable[..., subprocess.Popen[str]]) -> Callable[..., dict[str
             process.kill()
             out, err = process.communicate()
             pytest.fail(f"still running after {timeout} s\n{out[-2000:]}\n{err[-3000:]}", pytrace=False)
-        if process.returncode != 0:
-            pytest.fail(f"exit {process.returncode}\n{out[-2000:]}\n{err[-3000:]}", pytrace=False)
-        answer: dict[str, Any] = json.loads(out.splitlines()[-1])
-        answer["stderr"] = err
-        return answer
+        return _answer(process.returncode, out, err)
 
     return child
+
+
+def _answer(code: int, out: str, err: str) -> dict[str, Any]:
+    if code != 0:
+        pytest.fail(f"exit {code}\n{out[-2000:]}\n{err[-3000:]}", pytrace=False)
+    answer: dict[str, Any] = json.loads(out.splitlines()[-1])
+    answer["stderr"] = err
+    return answer
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    servers = Forks(sys.executable, _environment())
+    yield servers
+    servers.close()
+
+
+@pytest.fixture
+def forked(forks: Forks, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """As child, for a program that begins with PyTorch, in a fork of a process that has imported it."""
+    pytest.importorskip("torch")
+
+    def run(program: str, *arguments: object, timeout: float = 120) -> dict[str, Any]:
+        script, most = _written(tmp_path, program), 1800 if LONG else timeout
+        words = map(str, arguments)
+        done = forks.of(program).run(script, *words, environment=_environment(tmp_path), cwd=tmp_path, timeout=most)
+        return _answer(done.code, done.out, done.err)
+
+    return run

@@ -4,10 +4,9 @@ import pytest
 
 
 @pytest.mark.torch
-def test_forks_of_a_recorded_process(child, scale, keep, tmp_path):
-    pytest.importorskip("torch")
+def test_forks_of_a_recorded_process(forked, scale, keep, tmp_path):
     total = scale(60, 1000)
-    answer = child(
+    answer = forked(
         """
 import torch
 total = int(sys.argv[1])
@@ -101,7 +100,7 @@ if __name__ == "__main__":
     with cuptimem.profile("run.cmem"):
         with multiprocessing.get_context(method).Pool(2) as pool:
             sums = pool.map(square, range(8))
-        for _ in range(2):
+        for _ in range(1 + (method == "fork")):  # a spawned worker imports PyTorch
             for batch in DataLoader(Numbers(), batch_size=4, num_workers=2, multiprocessing_context=method):
                 kept = [batch + 1]
         core.capture_sync()

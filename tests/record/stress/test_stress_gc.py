@@ -5,9 +5,8 @@ import pytest
 
 @pytest.mark.torch
 @pytest.mark.parametrize("state", ["frozen before", "frozen after", "disabled", "callbacks"])
-def test_states_of_the_collector(child, state):
-    pytest.importorskip("torch")
-    answer = child(
+def test_states_of_the_collector(forked, state):
+    answer = forked(
         """
 import gc, torch
 state = sys.argv[1]

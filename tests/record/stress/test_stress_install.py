@@ -4,10 +4,9 @@ import pytest
 
 
 @pytest.mark.torch
-def test_windows_under_load(child, scale, keep):
-    pytest.importorskip("torch")
+def test_windows_under_load(forked, scale, keep):
     rounds = scale(8, 300)
-    answer = child(
+    answer = forked(
         """
 import threading, time, torch
 rounds = int(sys.argv[1])
@@ -61,16 +60,15 @@ say(wrong=wrong[:10], lost=lost, events=events, overlaps=overlaps, backward=min(
 
 
 @pytest.mark.torch
-def test_what_all_threads_hold_is_exact_at_a_barrier(child, scale, keep):
+def test_what_all_threads_hold_is_exact_at_a_barrier(forked, scale, keep):
     """Start in the middle of a running training; with every thread held, the trace has exactly what is reachable.
 
     One block is nobody's: that of an operation which another thread had begun before recording and was still inside,
     without the GIL, when objects were listed. No event has it, and no object yet. On a busy machine a thread may stand
     there for any time, so the threads count what they have done, and that block alone is let off.
     """
-    pytest.importorskip("torch")
     rounds = scale(12, 200)
-    answer = child(
+    answer = forked(
         """
 import gc, threading, torch, storages
 from cuptimem.objects import living

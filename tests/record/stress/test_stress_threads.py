@@ -4,9 +4,8 @@ import pytest
 
 
 @pytest.mark.torch
-def test_short_threads_of_torch(child, scale, keep):
-    pytest.importorskip("torch")
-    answer = child(
+def test_short_threads_of_torch(forked, scale, keep):
+    answer = forked(
         """
 import random, threading, torch
 total = int(sys.argv[1])

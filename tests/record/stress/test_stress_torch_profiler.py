@@ -11,9 +11,8 @@ ORDERS = ["theirs around ours", "ours around theirs", "theirs closes first", "ou
 
 @pytest.mark.torch
 @pytest.mark.parametrize("kind", PROFILERS)
-def test_both_give_right_numbers(child, kind):
-    pytest.importorskip("torch")
-    answer = child(
+def test_both_give_right_numbers(forked, kind):
+    answer = forked(
         f"""
 import torch
 def make(): return {PROFILERS[kind]}

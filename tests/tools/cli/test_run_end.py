@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem import _core
+from cuptimem import _core, cli
 from cuptimem.cli import answer
 from cuptimem.report.load import from_dict
 from tests.conftest import Result
@@ -71,17 +71,24 @@ class Fails(Exception, metaclass=Kind): pass
 )
 @pytest.mark.parametrize("form", ["run", "profile"])
 def test_the_exception_that_ended_it_is_named(
-    run: Run, tmp_path: Path, last: str, exception: str | None, form: str
+    run: Run,
+    run_forked: Run,
+    tmp_path: Path,
+    last: str,
+    exception: str | None,
+    form: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = "import sys\n" + TORCH + last
     if form == "profile":
         body = "\n    ".join(text.splitlines())
         text = f"import cuptimem\nwith cuptimem.profile('a.cmem'):\n    {body}"
     (tmp_path / "s.py").write_text(text)
-    done = run(*RUN, "s.py") if form == "run" else run("s.py")
+    done = run(*RUN, "s.py") if form == "run" else run_forked("s.py")
     report = cuptimem.open(tmp_path / "a.cmem")
     assert (done.out, report.environment.get("exception")) == ("", exception)
-    shown = run("-m", "cuptimem", "summary", "a.cmem").out
+    assert cli.main(["summary", str(tmp_path / "a.cmem")]) == 0
+    shown = capsys.readouterr().out
     assert f"ended by {exception}" in shown if exception else "ended by" not in shown
     assert b"secret" not in (tmp_path / "a.cmem").read_bytes()
 

@@ -32,9 +32,9 @@ def said(run: Run) -> str:
 def test_what_the_baseline_had(run_suite: Callable[..., Run], name: str) -> None:
     """Without an option it is the default one; beside other processes it is in their reports."""
     assert run_suite(f"--cuptimem-save={name}", test_it=SMALL).code == 0
-    options = [] if name == "baseline" else [f"--cuptimem-compare={name}", "-n2"]
+    options = [] if name == "baseline" else [f"--cuptimem-compare={name}", "-n1"]
     if options:
-        pytest.importorskip("xdist", reason="for a run in two processes")
+        pytest.importorskip("xdist", reason="for a run in another process")
     run = run_suite(*options, test_it=LARGE)
     assert run.code == 1
     report = said(run)
