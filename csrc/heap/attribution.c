@@ -404,24 +404,50 @@ static bool same_text(const char *one, const char *other)
     return strcmp(one ? one : "", other ? other : "") == 0;
 }
 
-int cm_attribution_order(const cm_attribution *attribution, uint32_t one, uint32_t other)
+/* Where two stacks part. common: what they share; in_one_call: frames a and b of one function are
+ * above that. false: they share nothing. */
+typedef struct parting {
+    uint32_t common, one;
+    cm_frame a, b;
+    bool in_one_call;
+} parting;
+
+static bool find_parting(const cm_attribution *attribution, uint32_t one, uint32_t other,
+                         parting *p)
 {
     const cm_reader *reader = attribution->reader;
-    cm_frame a, b;
     uint32_t parts[2] = {CM_STACK_NONE, CM_STACK_NONE}, at[2] = {one, other};
     while (at[0] != at[1]) {
         int deeper = at[0] < at[1]; /* a parent has the smaller id */
         uint32_t parent = cm_reader_stack_parent(reader, at[deeper]);
         if (at[deeper] < CM_STACK_FIRST || parent >= at[deeper])
-            return 0;
+            return false;
         parts[deeper] = at[deeper];
         at[deeper] = parent;
     }
-    if (!cm_reader_stack_frame(reader, parts[0], &a) ||
-        !cm_reader_stack_frame(reader, parts[1], &b) || a.truncated || b.truncated ||
-        !same_text(a.file, b.file) || !same_text(a.function, b.function))
+    p->common = at[0];
+    p->one = parts[0];
+    p->in_one_call = cm_reader_stack_frame(reader, parts[0], &p->a) &&
+                     cm_reader_stack_frame(reader, parts[1], &p->b) && !p->a.truncated &&
+                     !p->b.truncated && same_text(p->a.file, p->b.file) &&
+                     same_text(p->a.function, p->b.function);
+    return true;
+}
+
+int cm_attribution_order(const cm_attribution *attribution, uint32_t one, uint32_t other)
+{
+    parting p;
+    if (!find_parting(attribution, one, other, &p) || !p.in_one_call)
         return 0;
-    return (a.line > b.line) - (a.line < b.line);
+    return (p.a.line > p.b.line) - (p.a.line < p.b.line);
+}
+
+uint32_t cm_attribution_shared(const cm_attribution *attribution, uint32_t stack, uint32_t other)
+{
+    parting p;
+    if (!find_parting(attribution, stack, other, &p))
+        return stack;
+    return p.in_one_call ? p.one : p.common;
 }
 
 static bool same_line(const cm_attribution *attribution, uint32_t stack, const cm_frame *frame)

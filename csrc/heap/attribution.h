@@ -64,6 +64,10 @@ uint32_t cm_attribution_outside(cm_attribution *attribution, uint32_t stack);
  * if after it; 0 where that is not so. */
 int cm_attribution_order(const cm_attribution *attribution, uint32_t one, uint32_t other);
 
+/* The calls of the first that are calls of the other, too, as a stack above the first: its callers
+ * up to the call in which they part. The stack itself if they share nothing. */
+uint32_t cm_attribution_shared(const cm_attribution *attribution, uint32_t stack, uint32_t other);
+
 /* Whether their innermost frames outside PyTorch are at one line of one call. */
 bool cm_attribution_shares_line(cm_attribution *attribution, uint32_t one, uint32_t other);
 

@@ -87,7 +87,10 @@ struct cm_fates {
     cm_gradients unnamed;
     cm_purposes purposes;
     uint32_t boundary; /* stack of the last backward pass or update, 0 = none */
-    cm_idmap ended;    /* nodes of live blocks: sequence number -> turn of its end, 0: alive */
+    /* Stack and thread of the last backward pass, and of its callers those that still run. */
+    uint32_t pass, pass_thread, running;
+    uint32_t pass_updates; /* ended before it */
+    cm_idmap ended;        /* nodes of live blocks: sequence number -> turn of its end, 0: alive */
 };
 
 /* --- blocks that are alive ------------------------------------------------------------------ */
@@ -222,13 +225,26 @@ static verdict open_to(cm_category category)
     return (verdict){category, true};
 }
 
+/* Whether its step is over and the call that made it and ran the backward pass has returned: it is
+ * no variable there. What lives until the next pass or update may be a leaf of a graph that a loss
+ * keeps. */
+static bool has_outlived_call(const cm_fates *f, const live *l)
+{
+    return f->updates == l->updates + 1 && f->pass_updates == l->updates && f->passes > l->passes &&
+           !l->inherited &&
+           cm_attribution_shared(f->replay->attribution, f->pass, l->stack) > f->running;
+}
+
 /* In the midst of a step's forward: a mask, noise, or what is computed from the outputs. */
 static verdict judge_late(const cm_fates *f, const live *l, bool gone)
 {
     bool used = is_used_next(f, l);
     bool given = cm_purposes_given(&f->purposes, l->stack);
-    if (used && f->backward > l->turn)
+    if (used && f->backward > l->turn) {
+        if (!given && has_outlived_call(f, l))
+            return decided(CM_CATEGORY_KEPT);
         return decided(given ? CM_CATEGORY_INPUT : CM_CATEGORY_ACTIVATION);
+    }
     if (f->rounds > l->rounds)
         return open_to(CM_CATEGORY_KEPT);
     if (gone && !l->inherited)
@@ -498,6 +514,17 @@ static void note_place(live *l, cm_attribution *attribution, uint32_t stack)
     l->loaded = !l->data && cm_attribution_loads(attribution, stack);
 }
 
+/* The program runs with this stack: what it does not share with the last backward pass has
+ * returned. */
+static void see_running(cm_fates *f, uint32_t stack, uint32_t number)
+{
+    if (stack < CM_STACK_FIRST || f->pass < CM_STACK_FIRST || number != f->pass_thread)
+        return;
+    uint32_t shared = cm_attribution_shared(f->replay->attribution, f->pass, stack);
+    if (shared < f->running) /* a caller has the smaller id */
+        f->running = shared;
+}
+
 static bool see_alloc(cm_fates *f, const cm_record *record, thread *t)
 {
     const cm_event *e = &record->event;
@@ -506,8 +533,10 @@ static bool see_alloc(cm_fates *f, const cm_record *record, thread *t)
     made by = made_by(f, e, t);
     if (by == MADE_FORWARD)
         turn_to(f, e, e->flags & CM_EVF_IN_NODE ? TURN_AGAIN : TURN_FORWARD);
-    else if (by == MADE_ELSEWHERE)
+    else if (by == MADE_ELSEWHERE) {
         turn_to(f, e, TURN_ELSEWHERE);
+        see_running(f, e->stack, t->number);
+    }
     uint64_t key = key_of(e->device_type, e->device_index, e->address);
     live *l = add_live(f, key);
     if (l == NULL)
@@ -740,8 +769,14 @@ static bool see_update(cm_fates *f, uint64_t optimizer)
     return end_cycle(f);
 }
 
-static bool see_tick(cm_fates *f, const cm_event *e)
+static bool see_tick(cm_fates *f, const cm_event *e, uint32_t number)
 {
+    see_running(f, e->stack, number);
+    if (e->size == CM_TICK_BACKWARD) {
+        f->pass = f->running = e->stack;
+        f->pass_thread = number;
+        f->pass_updates = f->updates;
+    }
     if (e->size == CM_TICK_BACKWARD || e->size == CM_TICK_OPTIMIZER)
         f->boundary = e->stack;
     if (e->size == CM_TICK_BACKWARD)
@@ -803,7 +838,7 @@ bool cm_fates_apply(cm_fates *f, uint64_t position, const cm_record *record)
         f->refused = ++f->turn;
         return true;
     case CM_EV_TICK:
-        return see_tick(f, e);
+        return see_tick(f, e, record->thread);
     case CM_EV_LABEL:
         return see_label(f, position, e);
     case CM_EV_MARK:

@@ -29,8 +29,9 @@
  *   elsewhere, late        (after the step's first call of a module that recorded nodes) activation
  *                          if forward goes on and a backward pass runs while it is alive: a mask,
  *                          noise; input if a module is called next, and the line makes nothing
- *                          temporary: another batch. Else kept if it outlives the step, else
- *                          temporary
+ *                          temporary: another batch; else kept if it outlives the update and the
+ *                          call that made it and ran that pass, as the stacks that come next
+ *                          show. Else kept if it outlives the step, else temporary
  *   before the recording   before start
  *
  * A life is long if the block's stack makes others in CM_FATE_LONG later turns of the program (it

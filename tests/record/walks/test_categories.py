@@ -35,8 +35,66 @@ for _ in range(8):
         return loss
     optimizer.step(closure)
 """
-# A result that is made before backward and kept looks like a mask for the loss (docs/limits.md).
+# Made before backward, as a mask for the loss is: it outlives the call that runs backward.
 EARLIER = CLOSURE.replace(CACHED, "").replace("        loss =", f"{CACHED}        loss =")
+STEPPING = """
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+ATTRIBUTE = f"""
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+def step(x):
+    out = net(x)
+    step.last = out.detach().softmax(-1)
+    loss = out.pow(2).mean()
+{STEPPING}
+for _ in range(8):
+    x = torch.randn(512, 128)
+    step(x)
+"""
+IN_A_CALLEE = f"""
+optimizer, seen = torch.optim.SGD(net.parameters(), 0.1), {{}}
+def loss_of(x):
+    out = net(x)
+    seen["out"] = out.detach().exp()
+    return out.pow(2).mean()
+def step(x):
+    loss = loss_of(x)
+{STEPPING}
+for x in torch.utils.data.DataLoader(torch.randn(4096, 128), batch_size=512):
+    step(x)
+"""
+MASKS = f"""
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+def mask_of():
+    return torch.rand(512, 64) > 0.5
+def step(x):
+    out = net(x)
+    mask = mask_of()
+    loss = (out * mask).pow(2).mean()
+{STEPPING}
+def loop():
+  for _ in range(8):
+    x = torch.randn(512, 128)
+    step(x)
+    out = net(x)
+    mask = mask_of()
+    loss = (out * mask).pow(2).mean()
+{STEPPING}
+loop()
+"""
+PENALTY = f"""
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+def penalty(x):
+    mixed = (x * 0.5).requires_grad_(True)
+    slope, = torch.autograd.grad(net(mixed).sum(), mixed, create_graph=True)
+    return (slope.norm(2, dim=1) - 1).pow(2).mean()
+for _ in range(8):
+    x = torch.randn(512, 128)
+    loss = net(x).pow(2).mean() + penalty(x)
+{STEPPING}
+"""
 OWN_OPTIMIZER = """
 class Plain(torch.optim.Optimizer):
     def step(self, closure):
@@ -124,12 +182,11 @@ def bytes_by_category(folder: Path, program: str) -> dict[str, int]:
     "program, kept",
     [
         pytest.param(CLOSURE, 512 * ROW, id="a closure's cache"),
-        pytest.param(
-            EARLIER,
-            512 * ROW,
-            id="a closure's cache, before backward",
-            marks=pytest.mark.xfail(strict=True, reason="it is called an activation"),
-        ),
+        pytest.param(EARLIER, 512 * ROW, id="a closure's cache, before backward"),
+        pytest.param(ATTRIBUTE, 512 * ROW, id="an attribute, before backward"),
+        pytest.param(IN_A_CALLEE, 512 * ROW, id="a callee's, before backward, from a loader"),
+        pytest.param(MASKS, 0, id="masks of a function and of a loop"),
+        pytest.param(PENALTY, 0, id="a leaf of a penalty's graph"),
         pytest.param(OWN_OPTIMIZER, 8 * 512 * ROW, id="a closure's list"),
         pytest.param(RING, 10 * 512 * ROW, id="a ring"),
         pytest.param(DETACHED, 20 * 32 * ROW, id="results of the graph"),
