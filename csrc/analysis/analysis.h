@@ -31,7 +31,7 @@ typedef struct cm_contributor {
     uint32_t saved_by; /* of an activation: type name id of the node that saved it, 0 = unknown */
 } cm_contributor;
 
-/* A block alive at the peak that a walk has labelled. */
+/* A block alive at the peak, or when a request was refused, that a walk has labelled. */
 typedef struct cm_tensor {
     int64_t bytes;
     uint32_t text, module; /* name ids; see CM_EV_LABEL */
@@ -58,6 +58,8 @@ typedef struct cm_oom {
     bool escaped;                 /* CM_MARK_OOM_LEFT */
     cm_contributor *contributors; /* alive then, largest first */
     size_t contributor_count;
+    cm_tensor *tensors; /* alive then, largest first */
+    size_t tensor_count;
     cm_fragmentation memory; /* asked 0: not known */
 } cm_oom;
 

@@ -6,6 +6,7 @@
 #include "contributors.h"
 #include "fragmentation.h"
 #include "../base/grow.h"
+#include "live_tensors.h"
 #include "parts.h"
 #include "../heap/scan.h"
 
@@ -24,6 +25,7 @@ void cm_ooms_free(cm_oom *ooms, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         free(ooms[i].contributors);
+        free(ooms[i].tensors);
         cm_fragmentation_clear(&ooms[i].memory);
     }
     free(ooms);
@@ -82,7 +84,8 @@ static bool event(void *part, const cm_record *record)
                     .escaped = escaped};
     if (d->count > CM_OOMS_WHOLE && !escaped)
         return true;
-    if (!take_contributors(replay, (uint16_t)number, oom))
+    if (!take_contributors(replay, (uint16_t)number, oom) ||
+        !cm_live_tensors_take(replay, (uint16_t)number, &oom->tensors, &oom->tensor_count))
         return false;
     if (device->type != CM_DEVICE_CUDA)
         return true;

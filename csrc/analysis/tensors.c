@@ -4,6 +4,7 @@
 
 #include "../base/grow.h"
 #include "../base/idmap.h"
+#include "live_tensors.h"
 #include "parts.h"
 
 typedef struct tensor {
@@ -46,10 +47,7 @@ static bool add(list *l, const tensor *t)
 
 static bool add_live(tensors *t, const cm_block *block, const cm_label *label)
 {
-    const cm_origin *o = &t->run->replay->origin[block->origin];
-    const tensor fresh = {{block->size, label->text, o->module, o->stack, (cm_category)o->category},
-                          key_of(block),
-                          t->changes,
+    const tensor fresh = {cm_live_tensor(t->run->replay, block, label), key_of(block), t->changes,
                           block->device};
     return cm_idmap_put(&t->place, fresh.key, (uint32_t)t->alive.count) && add(&t->alive, &fresh);
 }
@@ -104,18 +102,6 @@ static void *create(const cm_run *run)
     return t;
 }
 
-static int by_size(const void *left, const void *right)
-{
-    const cm_tensor *a = left, *b = right;
-    if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? 1 : -1;
-    if (a->category != b->category)
-        return a->category > b->category ? 1 : -1;
-    if (a->text != b->text)
-        return a->text > b->text ? 1 : -1;
-    return a->stack < b->stack ? -1 : a->stack > b->stack;
-}
-
 static bool gather(const list *l, uint16_t number, uint64_t most_at, cm_device_report *out,
                    size_t *capacity)
 {
@@ -141,7 +127,7 @@ static bool finish(void *part, cm_analysis *out)
         if (!gather(&t->alive, (uint16_t)i, d->most_at, r, &capacity) ||
             !gather(&d->gone, (uint16_t)i, d->most_at, r, &capacity))
             return false;
-        cm_sort(r->tensors, r->tensor_count, sizeof *r->tensors, by_size);
+        cm_live_tensors_sort(r->tensors, r->tensor_count);
     }
     return true;
 }

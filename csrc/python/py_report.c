@@ -470,6 +470,8 @@ static const cm_field oom_rows[] = {
     CM_NODE(T, name, "operator", "the autograd node that ran"),
     CM_STRUCT_SEEN(T, memory, memory.asked, cm_fragmentation, fragmentation_fields, "memory",
                    "of PyTorch and the device then; null past the first sixteen requests"),
+    CM_ARRAY(T, tensors, tensor_count, cm_tensor, tensor_fields, "tensors",
+             "of what was alive then, what a walk has named or measured, the largest first"),
 };
 static CM_FIELDS(oom_fields, "oom", T, true, oom_rows);
 #undef T

@@ -363,6 +363,7 @@ def ooms(report: Report, chosen: Iterable[OutOfMemory]) -> dict[str, Any]:
                 "lacked": None if one.memory is None else one.memory.lacked,
                 "rest_bytes": one.unknown,
                 "contributors": [contributor(c) for c in one.contributors],
+                "tensors": [tensor(t) for t in one.tensors],
             }
             for one in chosen
         ],

@@ -266,6 +266,7 @@ class OutOfMemory(Brief):
     origin: Stack = ()  # its own stack, where that is not `stack`
     operator: str | None = None  # the autograd node that ran
     memory: Fragmentation | None = None  # of PyTorch's segments then; None: none were known (the CPU has none)
+    tensors: tuple[LiveTensor, ...] = ()  # alive then, the largest first; part of the contributors' bytes
 
     def _said(self) -> str:
         from cuptimem.output.text.words import size

@@ -6,7 +6,7 @@ from cuptimem.output.text import garbage_views, held_views
 from cuptimem.output.text.blocks import CODE, LINE, Block, Column, Table, Text
 from cuptimem.output.text.fragmentation_views import variable
 from cuptimem.output.text.ledger_views import prose
-from cuptimem.output.text.peak_views import phase
+from cuptimem.output.text.peak_views import by_origin, named_tensors, phase
 from cuptimem.output.text.words import code, count, duration, function, place, plural, share, size, where
 from cuptimem.report import grouping
 from cuptimem.report.fragmentation import Fragmentation
@@ -15,7 +15,8 @@ from cuptimem.report.model import Contributor, OutOfMemory, Report, first_lines,
 from cuptimem.report.process import HOST
 
 _TOP = 6
-_HELD = 4  # lines with their holders
+_HELD = 3  # lines with their tensors and holders
+_NAMES_WIDTH = 40  # characters of tensors' names and shapes
 _REST = "(not known: compacted, lost, or not a tensor's)"
 
 
@@ -160,15 +161,19 @@ def _modules(oom: OutOfMemory) -> Table:
 
 
 def _lines(oom: OutOfMemory, held: Sequence[HeldLine]) -> Table:
-    """held: what the functions that the exception has left held when it had left them."""
+    """With shapes where they are known. held: what the functions that the exception has left held behind it."""
     lines = lines_of(oom.contributors)
     shown, others = first_lines(lines, _top(lines))
     rows = [
         [(line.bytes, line.count, (where(line), phase(line), code(line.frame))) for line in some]
         for some in (shown, others)
     ]
+    tensors = by_origin(oom.tensors)
     under = [
-        tuple(held_views.under(one.frame, held, one.bytes, oom.allocated, 1 if number else 2))
+        (
+            *(f"tensors {names}" for names in [named_tensors(one, tensors, _NAMES_WIDTH)] if names),
+            *held_views.under(one.frame, held, one.bytes, oom.allocated, 1 if number else 2),
+        )
         for number, one in enumerate(shown[:_HELD])
     ]
     columns = (LINE, Column("phase", optional=2), CODE)

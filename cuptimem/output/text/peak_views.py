@@ -140,7 +140,7 @@ def full(report: Report, all_contents: Iterable[Contents], top: int) -> list[Blo
     """The lines one by one: what runs below them, in which modules, for which operators."""
     blocks: list[Block] = []
     for contents in all_contents:
-        tensors = _by_origin(contents)
+        tensors = by_origin(contents.tensors if isinstance(contents, Peak) else ())
         requested = asked(report, contents)
         what = f"{size(contents.bytes)} ({requested})" if requested else size(contents.bytes)
         title = f"{contents.device}: {what} in {plural(contents.count, 'block')}, {when(contents)}"
@@ -161,18 +161,18 @@ def _rest(left_bytes: int, left_count: int, name: str, contents: Contents) -> li
     return [Text(f"{part}  {name}, {plural(left_count, 'block')}")]
 
 
-_Tensors = Mapping[tuple[int, str, str | None], Sequence[LiveTensor]]
+Tensors = Mapping[tuple[int, str, str | None], Sequence[LiveTensor]]
 
 
-def _by_origin(contents: Contents) -> _Tensors:
+def by_origin(tensors: Iterable[LiveTensor]) -> Tensors:
     """By stack (its id(): hashing long ones takes time), category and module, as contributors have them."""
     found: dict[tuple[int, str, str | None], list[LiveTensor]] = {}
-    for one in contents.tensors if isinstance(contents, Peak) else ():
+    for one in tensors:
         found.setdefault((id(one.stack), one.category, one.module), []).append(one)
     return found
 
 
-def _entry(line: Line, contents: Contents, tensors: _Tensors) -> list[Block]:
+def _entry(line: Line, contents: Contents, tensors: Tensors) -> list[Block]:
     frame = line.frame
     head = f"{size(line.bytes):>11}  {share(line.bytes, contents.bytes):>5}  {where(line)}"
     if frame is not None:
@@ -193,7 +193,7 @@ def _entry(line: Line, contents: Contents, tensors: _Tensors) -> list[Block]:
         *(f"modules {names}" for names in [modules(line.contributors)] if names),
         *(f"operators {names}" for names in [_named(c.operator for c in line.contributors)] if names),
         *(f"saved by {names}" for names in [_named(c.saved_by for c in line.contributors)] if names),
-        *(f"tensors {names}" for names in [_tensors(line, tensors)] if names),
+        *(f"tensors {names}" for names in [named_tensors(line, tensors)] if names),
     ]
     blocks += [Text(_INDENT + kinds_, "dim")] if kinds_ else []
     blocks += [Text(_INDENT + text, "dim", breaks=", ", cut=len(parts) > 1) for text in parts]
@@ -211,16 +211,16 @@ def _categories(contributors: Iterable[Contributor]) -> str:
     return ", ".join(f"{group.key} {size(group.bytes)}" for group in groups) if len(groups) > 1 else ""
 
 
-def _tensors(line: Line, by_origin: _Tensors) -> str:
+def named_tensors(line: Line, tensors: Tensors, width: int = _NAMES_WIDTH) -> str:
     """Those of the line that have a name, or a shape and 1 % of its bytes, the largest first, as far as they fit."""
     origins = dict.fromkeys((id(c.stack), c.category, c.qualified) for c in line.contributors)
-    found = sorted((one for key in origins for one in by_origin.get(key, ())), key=lambda one: -one.bytes)
+    found = sorted((one for key in origins for one in tensors.get(key, ())), key=lambda one: -one.bytes)
     named = list(
         dict.fromkeys(filter(None, (tensor(one) for one in found if one.name or one.bytes * 100 >= line.bytes)))
     )
     shown = named[:1]
     for name in named[1:_TENSORS]:
-        if len(", ".join([*shown, name])) <= _NAMES_WIDTH:
+        if len(", ".join([*shown, name])) <= width:
             shown.append(name)
     return ", ".join(shown) + more(len(named) - len(shown))
 

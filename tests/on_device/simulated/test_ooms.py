@@ -49,6 +49,10 @@ def test_the_account_is_pytorchs(refused: Callable[..., tuple[Result, dict[str, 
     by_category: dict[str, int] = {}
     for c in oom.contributors:
         by_category[c.category] = by_category.get(c.category, 0) + c.bytes
+    parameters = [one for one in oom.tensors if one.category == "parameter"]
+    assert sum(one.bytes for one in parameters) == by_category["parameter"] > 0
+    assert all(one.name and one.dtype == "float32" and one.shape for one in parameters)
+    assert f"tensors {parameters[0].name} float32[" in done.err
     for category in ("optimizer state", "gradient"):
         assert by_category[category] == said[category], by_category
     assert by_category.get("parameter", 0) in (0, said["parameter"])  # without a walk they are unknown

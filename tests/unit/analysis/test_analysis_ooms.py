@@ -21,6 +21,7 @@ NAMES = (
     "origin",
     "name",
     "memory",
+    "tensors",
 )
 FIRST = {"device": CUDA, "index": 0}
 SECOND = {"device": CUDA, "index": 1}
