@@ -123,6 +123,7 @@ class Search:
         self._best: dict[int, tuple[int, Any]] = {}  # cost, the object before
         self._slots: dict[int, tuple[int, dict[int, tuple[str, Any]]]] = {}  # at which round, of what was seen by then
         self._round = 0  # each sees more
+        self._owners: dict[int, tuple[str, str, str]] | None = None
 
     # -- the search ----------------------------------------------------------------------------------------------------
 
@@ -253,6 +254,36 @@ class Search:
         _, head, tail = min(self._ends[id(way[0])])
         return _joined(head, tail, list(self._segments(way)))
 
+    def owned(self, item: Any, module: type, optimizer: type) -> Route | None:
+        """The route of a module that has a name, where the best one leads through an optimizer to a parameter of it."""
+        way = [item]
+        while (before := self._best.get(id(way[-1]), (0, None))[1]) is not None:
+            way.append(before)
+        if not any(isinstance_of(one, optimizer) for one in way):
+            return None
+        if self._owners is None:
+            self._owners = self._named_modules(module)
+        at = next((place for place, one in enumerate(way) if id(one) in self._owners), None)
+        if at is None:
+            return None
+        name, where, owner = self._owners[id(way[at])]
+        segments = list(self._segments(way[at::-1]))
+        return Route(f"{name} ({owner})", where, tuple(segments))
+
+    def _named_modules(self, module: type) -> dict[int, tuple[str, str, str]]:
+        """By the id of a parameter or buffer: name, place and class of the module with most of them that has a name."""
+        named = [
+            (value, name, f"in {function}()")
+            for value in self._roots.values
+            for name, function, _ in [self._roots.locals[id(value)]]
+        ]
+        for space in self._roots.spaces[: self._roots.own]:
+            where = self._roots.modules[id(space)][0]
+            named += [(value, name, f"in module {where}") for name, value in list(space.items()) if type(name) is str]
+        found = [(_tensors_of(one), name, where, one) for one, name, where in named if isinstance_of(one, module)]
+        found.sort(key=lambda row: len(row[0]))  # the largest comes last, and stays
+        return {key: (name, where, _class_name(type(one))) for keys, name, where, one in found for key in keys}
+
     def is_of_variable(self, item: Any, state: type) -> bool:
         """Whether the best route begins at a variable of a function or module and leads through no object that is
         `state`."""
@@ -334,6 +365,24 @@ class Search:
 
     def _is_late(self) -> bool:
         return time.thread_time() > self._began + _SECONDS
+
+
+def _tensors_of(module: Any) -> list[int]:
+    """Ids of a torch.nn.Module's parameters and buffers."""
+    found: list[int] = []
+    pending, seen = [module], set()
+    while pending:
+        one = pending.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        for _, name, value in _attributes(one, mro(type(one))):
+            if name in _NAMESPACES and isinstance_of(value, dict):
+                parts = [part for part in dict.values(value) if part is not None]
+                (pending.extend if name == "_modules" else found.extend)(
+                    parts if name == "_modules" else map(id, parts)
+                )
+    return found
 
 
 def _begun_at_own(cycle: list[Any]) -> list[Any]:

@@ -287,8 +287,14 @@ class _Finder:
         return Route(referrers.OF_CPP + (" (autocast's cache is on)" if is_cast else ""), "", ())
 
     def _route(self, items: Sequence[Any]) -> Route:
-        routes = [route for route in map(self.search.route, items) if route is not None]
+        routes = [route for route in map(self._named_route, items) if route is not None]
         return min(routes, key=lambda one: len(one.segments)) if routes else self.search.unnamed(items[0])
+
+    def _named_route(self, item: Any) -> Route | None:
+        """Of a parameter and its gradient the model's, where the optimizer's is shorter."""
+        optimizer = getattr(sys.modules.get("torch.optim"), "Optimizer", None)
+        owned = None if optimizer is None else self.search.owned(item, self.torch.nn.Module, optimizer)
+        return owned or self.search.route(item)
 
 
 def _is_view(shown: int, size: int) -> bool:

@@ -81,6 +81,20 @@ def test_an_optimizer_holds_a_model_that_was_deleted(tmp_path: Path) -> None:
         assert verb(tmp_path, *words, "run.cmem").stdout.count("held by opt.state (SGD)") == 3
 
 
+def test_a_model_comes_before_its_optimizer(tmp_path: Path) -> None:
+    """Two layers deep, the optimizer's way to a parameter is the shorter one."""
+    program = OPTIMIZER.replace("del model\n", "").replace(
+        "model = torch.nn.Linear(512, 512, bias=False)",
+        "model = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(512, 512, bias=False)))",
+    )
+    report, _ = run(tmp_path, program)
+    assert {line: [path for path, *_ in rows] for line, rows in held(report).items()} == {
+        3: ["model (Sequential) in module script"],
+        8: ["model (Sequential) in module script → .grad"],
+        9: ["opt.state (SGD) in module script → defaultdict[...] → dict['momentum_buffer']"],
+    }
+
+
 SEVERAL = """\
 import torch
 def new():
