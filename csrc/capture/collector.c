@@ -221,6 +221,7 @@ static bool merge_events(size_t bytes)
         if (n < 0)
             return false;
         moved += n;
+        cm_heap_sample_saw(collector.merge.pieces);
     } while (collector.merge.count > 0 && moved < CHUNK_EVENTS &&
              cm_batch_size(collector.batch) < bytes);
     return true;

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "../base/clock.h"
+#include "ring_consumer.h"
 #include "ring_producer.h"
 #include "statm.h"
 
@@ -13,7 +14,9 @@ enum {
     FREE_NS = 10 * 1000 * 1000, /* all of them may take so long ... */
     FREE_SHARE = 100,           /* ... at one in so many parts of the time */
     SHARE = 1000,               /* then one in so many */
-    MOST_NS = 5 * 1000 * 1000   /* a sample that takes longer is the last one */
+    MOST_NS = 5 * 1000 * 1000,  /* a sample that takes longer is the last one */
+    PIECES = 50 * 1000,         /* that malloc looks at; 0.15 us each */
+    UNSEEN = 4000               /* events that the collector may be behind */
 };
 
 /* As in malloc.h of glibc 2.33. Older ones have none, whose int counts overflow. */
@@ -26,14 +29,9 @@ static mallinfo2_fn ask_malloc;
 static atomic_bool too_slow;    /* for the life of the process: malloc looks at every free piece */
 static _Atomic uint64_t due_ns; /* UINT64_MAX: no more, or a thread takes one */
 static uint64_t spent_ns;       /* of the thread that takes one */
-
-void cm_heap_sample_begin(void)
-{
-    void *found = dlsym(RTLD_DEFAULT, "mallinfo2");
-    ask_malloc = found == NULL ? NULL : (mallinfo2_fn)(uintptr_t)found;
-    spent_ns = 0;
-    atomic_store(&due_ns, ask_malloc == NULL || atomic_load(&too_slow) ? UINT64_MAX : 0);
-}
+static int64_t pieces, freed; /* when malloc was last asked: free ones, and freed since the peak */
+static _Atomic int64_t in_use,
+    peak; /* by what the collector has seen; peak: since malloc was asked */
 
 static void emit(cm_sample_kind kind, int64_t bytes)
 {
@@ -53,6 +51,31 @@ static void emit(cm_sample_kind kind, int64_t bytes)
     cm_leave_hook(t);
 }
 
+static int64_t freed_since_peak(void)
+{
+    return atomic_load_explicit(&peak, memory_order_relaxed) -
+           atomic_load_explicit(&in_use, memory_order_relaxed);
+}
+
+static struct mallinfo2 ask(void)
+{
+    struct mallinfo2 of_malloc = ask_malloc();
+
+    pieces = (int64_t)(of_malloc.ordblks + of_malloc.smblks);
+    freed = freed_since_peak();
+    atomic_store(&peak, atomic_load(&in_use));
+    return of_malloc;
+}
+
+/* Whether malloc has few free pieces: those it had, for what a step frees the next one takes
+ * again, and what was freed beyond that. */
+static bool is_quick(void)
+{
+    int64_t more = freed_since_peak() - freed;
+
+    return pieces + (more > 0 ? more : 0) <= PIECES && cm_ring_consumer_pending() <= UNSEEN;
+}
+
 /* What malloc keeps free is address space of the process, but not in use. */
 static void take_sample(void)
 {
@@ -60,7 +83,7 @@ static void take_sample(void)
 
     if (!cm_statm_read(&now))
         return;
-    struct mallinfo2 of_malloc = ask_malloc();
+    struct mallinfo2 of_malloc = ask();
     emit(CM_SAMPLE_RSS, now.resident);
     emit(CM_SAMPLE_USED, now.writable - (int64_t)of_malloc.fordblks);
     emit(CM_SAMPLE_MALLOC, (int64_t)(of_malloc.uordblks + of_malloc.hblkhd));
@@ -81,13 +104,38 @@ void cm_heap_sample(void)
     if (cm_clock_monotonic_ns() < due || !cm_is_recording() ||
         !atomic_compare_exchange_strong(&due_ns, &due, UINT64_MAX))
         return;
-    uint64_t begin = used_ns();
-    take_sample();
-    uint64_t took = used_ns() - begin;
-    spent_ns += took;
+    uint64_t begin = used_ns(), took = 0;
+    if (is_quick()) {
+        take_sample();
+        took = used_ns() - begin;
+        spent_ns += took;
+    }
     uint64_t gap = took * (spent_ns < FREE_NS ? FREE_SHARE : SHARE);
     if (took >= MOST_NS)
         atomic_store(&too_slow, true);
     else
         atomic_store(&due_ns, cm_clock_monotonic_ns() + (gap < GAP_NS ? GAP_NS : gap));
+}
+
+void cm_heap_sample_begin(void)
+{
+    void *found = dlsym(RTLD_DEFAULT, "mallinfo2");
+
+    ask_malloc = found == NULL ? NULL : (mallinfo2_fn)(uintptr_t)found;
+    spent_ns = 0;
+    atomic_store(&in_use, 0);
+    atomic_store(&peak, 0);
+    uint64_t begin = used_ns();
+    if (ask_malloc != NULL && !atomic_load(&too_slow))
+        ask();
+    if (used_ns() - begin >= MOST_NS)
+        atomic_store(&too_slow, true);
+    atomic_store(&due_ns, ask_malloc == NULL || atomic_load(&too_slow) ? UINT64_MAX : 0);
+}
+
+void cm_heap_sample_saw(int64_t now)
+{
+    atomic_store_explicit(&in_use, now, memory_order_relaxed);
+    if (now > atomic_load_explicit(&peak, memory_order_relaxed))
+        atomic_store_explicit(&peak, now, memory_order_relaxed);
 }

@@ -3,9 +3,15 @@
 #ifndef CM_CAPTURE_HEAP_SAMPLE_H
 #define CM_CAPTURE_HEAP_SAMPLE_H
 
+#include <stdint.h>
+
 /* Outside of hooks and of the allocator: asking malloc takes its locks. Most calls only compare the
- * time: samples take a thousandth of it, and 10 ms at the beginning. */
+ * time: samples take a thousandth of it, and 10 ms at the beginning. malloc looks at each of its
+ * free pieces, so it is not asked where many may have come: where much has died. */
 void cm_heap_sample(void);
+/* Asks malloc for the first time, so that a heap in pieces costs no step. */
 void cm_heap_sample_begin(void);
+/* From the collector: pieces of malloc's that the blocks and nodes in use have (merge.h). */
+void cm_heap_sample_saw(int64_t in_use);
 
 #endif

@@ -63,10 +63,14 @@ static inline bool is_from_ring(const cm_event *event)
            event->kind != CM_EV_COMPACTED_DRIVER;
 }
 
+/* A dead node leaves malloc some ten pieces, a block two. */
+static const int8_t pieces[CM_EVENT_KINDS] = {
+    [CM_EV_ALLOC] = 2, [CM_EV_NODE_NEW] = 10, [CM_EV_FREE] = -2, [CM_EV_NODE_FREE] = -10};
+
 /* How many events from source->at on, up to `most` and to the run's end, precede those of all other
  * sources. The first one always does. */
 static size_t measure_run(const cm_merge *merge, const cm_merge_source *source, uint64_t bound,
-                          size_t most, uint64_t *lost_stacks)
+                          size_t most, uint64_t *lost_stacks, int64_t *in_use)
 {
     const cm_event *at = source->at;
     const cm_event *stop = (size_t)(source->stop - at) > most ? at + most : source->stop;
@@ -76,6 +80,7 @@ static size_t measure_run(const cm_merge *merge, const cm_merge_source *source, 
         last = bound;
     while (is_from_ring(at)) {
         *lost_stacks += at->stack == CM_STACK_LOST && cm_event_names_stack(at->kind);
+        *in_use += pieces[at->kind];
         if (++at == stop || at->time > last)
             break;
     }
@@ -87,12 +92,14 @@ static int64_t move_run(cm_merge *merge, cm_merge_source *source, cm_batch *batc
                         int64_t most)
 {
     uint64_t lost_stacks = 0;
-    size_t count = measure_run(merge, source, bound, (size_t)most, &lost_stacks);
+    int64_t in_use = 0;
+    size_t count = measure_run(merge, source, bound, (size_t)most, &lost_stacks, &in_use);
 
     if (!cm_batch_add_events(batch, source->thread, source->at, count) ||
         (merge->see != NULL && !merge->see(source->thread, source->at, count)))
         return -1;
     merge->lost_stacks += lost_stacks;
+    merge->pieces += in_use;
     bool damaged = count == 0; /* the first event is damaged */
     merge->damaged += damaged;
     source->at += count + damaged;

@@ -26,6 +26,7 @@ typedef struct cm_merge {
      * be NULL. */
     bool (*see)(uint32_t thread, const cm_event *events, size_t count);
     uint64_t lost_stacks, damaged; /* counted on the way */
+    int64_t pieces;                /* of malloc's that blocks and nodes have, less those they had */
 } cm_merge;
 
 /* Adds a source that has at least one event. */
