@@ -13,6 +13,7 @@
 
 enum {
     LEARNT = 2,           /* times that one site follows another, until their stacks are known */
+    SITES_ASKED = 512,    /* of more, any may begin with a stack: asking all takes too long */
     ANY_SITE = UINT32_MAX /* the stack came after two sites: it leads */
 };
 
@@ -101,6 +102,8 @@ bool cm_clock_leads_may_begin(cm_clock_leads *leads, uint32_t stack, uint32_t th
     bool may = stack >= leads->seen_capacity || leads->seen[stack] == 0;
     if (!may && leads->seen[stack] == leads->segment)
         return false;
+    if (leads->sites > SITES_ASKED)
+        return true;
     for (size_t i = 0; i < leads->sites; i++) {
         site *s = &leads->site[i];
         bool sure;
