@@ -18,6 +18,7 @@ from benchmarks import driver as driver_level
 from benchmarks import exports as export_costs
 from benchmarks import holders as holder_costs
 from benchmarks import pages as timeline_pages
+from benchmarks import pauses as pause_costs
 from benchmarks import simulated
 from benchmarks.measure import Spread, paired, spread
 from benchmarks.promises import PROMISES, Verdict
@@ -541,6 +542,15 @@ def holders(quick: bool) -> Outcome:
     return Outcome(rows)
 
 
+def pauses(quick: bool) -> Outcome:
+    """The longest steps of one program, bare and recorded, and the longest slice of each kind of walk, in CPU."""
+    rows = [
+        {"benchmark": "pauses", "what": what, "unit": "s", "step": spread(found).to_dict()}
+        for what, found in pause_costs.measured(quick)
+    ]
+    return Outcome(rows)
+
+
 def _workload(name: str) -> Callable[[bool], Outcome]:
     def run(quick: bool) -> Outcome:
         if name == "transformers" and not installed("transformers"):
@@ -563,6 +573,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "pages": pages,
     "exports": exports,
     "holders": holders,
+    "pauses": pauses,
     "resident": resident,
     "stopped": stopped,
     "import": imports,
