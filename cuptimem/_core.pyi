@@ -100,7 +100,7 @@ def garbage_final() -> bool: ...  # a full collection between marks; False: with
 def garbage_forget() -> None: ...  # in a forked child
 
 # who refers to what (csrc/python/py_referrers.c)
-def referrers(objects: list[Any], wanted: list[Any], most: int, /) -> list[Any]: ...
+def referrers(objects: list[Any], wanted: list[Any], most: int, parts: int = 0, /) -> list[Any]: ...
 def reachable(roots: list[Any], without: list[Any], most: int, /) -> list[Any]: ...
 def tracked(get_objects: Callable[..., list[Any]], keep_tuples: bool, *arguments: int) -> list[Any]: ...
 def frame_locals(frame: FrameType, /) -> dict[str, Any]: ...
@@ -136,7 +136,9 @@ def torch_unwatch() -> None: ...
 
 # the walk over living objects (csrc/python/py_walks.c)
 def walks_call(call: Callable[[], None] | None, /) -> None: ...  # after steps of optimizers, where anything is due
-def walks_due() -> int: ...  # 1: a walk, 2: an early look for holders, 4: a sooner one
+def walks_due() -> int: ...  # 1: a walk, 2: an early look for holders, 4: a sooner one, 8: more was asked for
+def walks_more() -> None: ...  # the next tick calls, too
+def walks_made() -> list[tuple[int, Any]]: ...  # living modules and optimizers in the order of their making
 def select(objects: list[Any], kind_of: Callable[[type], int]) -> list[tuple[int, Any]]: ...  # unless 0
 def followed_kernel(kernel: object, tensor: object, after: object, tensors: int) -> object: ...  # see py_values.c
 def call_unrecorded(function: Callable[..., Any], *arguments: Any) -> Any: ...  # nothing in it is recorded

@@ -114,7 +114,6 @@ void cm_py_object_new(int kind, PyObject *object, bool before_start)
 
     if (t == NULL)
         return;
-    cm_py_walks_count_object(kind);
     /* By content, for a class's name is freed with the class. */
     uint32_t name = cm_name_intern_text_hook(Py_TYPE(object)->tp_name);
     emit(t,
@@ -126,6 +125,7 @@ void cm_py_object_new(int kind, PyObject *object, bool before_start)
                     .device_index = -1},
          false);
     cm_leave_hook(t);
+    cm_py_walks_see_object(kind, object);
 }
 
 PyDoc_STRVAR(

@@ -14,6 +14,7 @@ typedef struct search {
     size_t mask;
     PyObject *referrer, *found;
     Py_ssize_t most, parts; /* parts: of the object that is read, how many more */
+    Py_ssize_t left;        /* ... and of all */
     bool failed;
 } search;
 
@@ -55,6 +56,8 @@ static bool fill(search *s, PyObject *wanted)
 static int visit(PyObject *o, void *argument)
 {
     search *s = argument;
+    if (s->parts-- <= 0)
+        return 1;
     if (s->slot[place_of(s, o)] == NULL)
         return 0;
     s->failed = PyList_Append(s->found, s->referrer) < 0 || PyList_Append(s->found, o) < 0;
@@ -62,17 +65,19 @@ static int visit(PyObject *o, void *argument)
 }
 
 PyDoc_STRVAR(referrers_doc,
-             "referrers(objects, wanted, most) -> list\n\n"
+             "referrers(objects, wanted, most, parts=0) -> list\n\n"
              "In turn, each object of the first list that refers to one of the second, and that "
-             "one; `most` such pairs.");
+             "one; `most` such pairs. parts: of one object that are visited; 0: all.");
 
 static PyObject *referrers(PyObject *module, PyObject *arguments)
 {
     PyObject *objects, *wanted;
     search s = {0};
 
-    if (!PyArg_ParseTuple(arguments, "O!O!n", &PyList_Type, &objects, &PyList_Type, &wanted,
-                          &s.most))
+    Py_ssize_t parts = 0;
+
+    if (!PyArg_ParseTuple(arguments, "O!O!n|n", &PyList_Type, &objects, &PyList_Type, &wanted,
+                          &s.most, &parts))
         return NULL;
     s.most *= 2;
     s.found = PyList_New(0);
@@ -87,6 +92,7 @@ static PyObject *referrers(PyObject *module, PyObject *arguments)
         traverseproc traverse = Py_TYPE(s.referrer)->tp_traverse;
         if (!PyObject_IS_GC(s.referrer) || traverse == NULL)
             continue;
+        s.parts = parts > 0 ? parts : PY_SSIZE_T_MAX;
         traverse(s.referrer, visit, &s);
         if (s.failed || PyList_GET_SIZE(s.found) >= s.most)
             break;
@@ -100,18 +106,31 @@ static PyObject *referrers(PyObject *module, PyObject *arguments)
 /* --- what names lead to --------------------------------------------------------------------------
  */
 
-static bool leads_everywhere(PyObject *o)
+/* Whether it is a dict that only a module has. */
+static bool is_namespace(PyObject *o)
 {
-    return PyType_Check(o) || PyModule_Check(o) || PyFrame_Check(o);
+    static PyObject *key; /* of str, as all keys that it is compared with */
+
+    if (!PyDict_CheckExact(o))
+        return false;
+    if (key == NULL)
+        key = PyUnicode_InternFromString("__spec__");
+    return key != NULL && PyDict_GetItem(o, key) != NULL;
 }
 
-enum { PARTS_NEAR = 1 << 10 }; /* of one object, so that a large container leaves room */
+static bool leads_everywhere(PyObject *o)
+{
+    return PyType_Check(o) || PyModule_Check(o) || PyFrame_Check(o) || is_namespace(o);
+}
+
+/* Of one object, so that a large container leaves room; of all, for each object to be found. */
+enum { PARTS_NEAR = 1 << 10, PARTS_EACH = 8 };
 
 static int visit_near(PyObject *o, void *argument)
 {
     search *s = argument;
     size_t at = place_of(s, o);
-    if (s->parts-- <= 0 || PyList_GET_SIZE(s->found) >= s->most)
+    if (s->parts-- <= 0 || s->left-- <= 0 || PyList_GET_SIZE(s->found) >= s->most)
         return 1;
     if (s->slot[at] != NULL || !PyObject_IS_GC(o) || leads_everywhere(o))
         return 0;
@@ -121,8 +140,9 @@ static int visit_near(PyObject *o, void *argument)
 }
 
 PyDoc_STRVAR(reachable_doc, "reachable(roots, without, most) -> list\n\nWhat objects lead to, "
-                            "themselves included, the nearest first, `most` of it. Types, modules, "
-                            "frames and the objects in `without` are not entered.");
+                            "themselves included, the nearest first, `most` of it. Types, modules "
+                            "and their namespaces, frames and the objects in `without` are not "
+                            "entered. Ends after eight references for each of `most`.");
 
 static PyObject *reachable(PyObject *module, PyObject *arguments)
 {
@@ -139,9 +159,10 @@ static PyObject *reachable(PyObject *module, PyObject *arguments)
         PyObject *o = PyList_GET_ITEM(without, i);
         s.slot[place_of(&s, o)] = o;
     }
-    s.parts = PY_SSIZE_T_MAX;
+    s.parts = s.left = PY_SSIZE_T_MAX;
     for (Py_ssize_t i = 0; s.found != NULL && !s.failed && i < PyList_GET_SIZE(roots); i++)
         visit_near(PyList_GET_ITEM(roots, i), &s);
+    s.left = s.most <= PY_SSIZE_T_MAX / PARTS_EACH ? s.most * PARTS_EACH : PY_SSIZE_T_MAX;
     for (Py_ssize_t i = 0; s.found != NULL && !s.failed && i < PyList_GET_SIZE(s.found); i++) {
         PyObject *o = PyList_GET_ITEM(s.found, i);
         s.parts = PARTS_NEAR;

@@ -17,18 +17,86 @@ static PyObject *walk; /* guarded by the GIL */
 static struct {
     atomic_bool on;
     atomic_ulong ticks, passes, calls;
-    atomic_int due;                             /* bits of cm_py_walks_due */
+    atomic_int due;                             /* bits of walks_due */
+    atomic_bool more;                           /* slices are left: due at any tick */
     atomic_ulong modules, optimizers;           /* made so far */
     atomic_ulong walks, last;                   /* last: the tick of the latest walk */
     atomic_ulong modules_then, optimizers_then; /* made by then */
 } counts;
 
-void cm_py_walks_count_object(int kind)
+enum { FEWEST_MADE = 1 << 10, MOST_MADE = 1 << 17 };
+
+static PyObject *made; /* weak references in the order of making, and their kinds; by the GIL */
+static Py_ssize_t made_bound;
+
+/* A new reference; NULL: it has died. */
+static PyObject *object_of(PyObject *reference)
+{
+#if PY_VERSION_HEX >= 0x030d0000
+    PyObject *object = NULL;
+    return PyWeakref_GetRef(reference, &object) == 1 ? object : NULL;
+#else
+    PyObject *object = PyWeakref_GET_OBJECT(reference);
+    return object == Py_None ? NULL : Py_NewRef(object);
+#endif
+}
+
+static bool is_alive(PyObject *reference)
+{
+    PyObject *object = object_of(reference);
+
+    Py_XDECREF(object); /* never the last one */
+    return object != NULL;
+}
+
+/* Drops what has died, each time that the list has doubled. */
+static void tidy_made(void)
+{
+    Py_ssize_t kept = 0, count = PyList_GET_SIZE(made);
+
+    if (count < made_bound)
+        return;
+    for (Py_ssize_t i = 0; i < count; i += 2) {
+        PyObject *reference = PyList_GET_ITEM(made, i), *kind = PyList_GET_ITEM(made, i + 1);
+        if (!is_alive(reference))
+            continue;
+        PyList_SET_ITEM(made, i, PyList_GET_ITEM(made, kept));
+        PyList_SET_ITEM(made, i + 1, PyList_GET_ITEM(made, kept + 1));
+        PyList_SET_ITEM(made, kept, reference);
+        PyList_SET_ITEM(made, kept + 1, kind);
+        kept += 2;
+    }
+    PyList_SetSlice(made, kept, count, NULL);
+    made_bound = kept * 2 < FEWEST_MADE ? FEWEST_MADE : kept * 2;
+}
+
+static void remember(int kind, PyObject *object)
+{
+    PyObject *type, *value, *traceback, *reference, *number;
+
+    if (made == NULL)
+        return;
+    PyErr_Fetch(&type, &value, &traceback);
+    tidy_made();
+    reference = PyWeakref_NewRef(object, NULL);
+    number = PyLong_FromLong(kind);
+    if (reference != NULL && number != NULL && PyList_GET_SIZE(made) < MOST_MADE &&
+        PyList_Append(made, reference) == 0 && PyList_Append(made, number) != 0)
+        PyList_SetSlice(made, PyList_GET_SIZE(made) - 1, PyList_GET_SIZE(made), NULL);
+    Py_XDECREF(reference);
+    Py_XDECREF(number);
+    PyErr_Restore(type, value, traceback);
+}
+
+void cm_py_walks_see_object(int kind, PyObject *object)
 {
     if (kind == CM_OBJECT_MODULE)
         atomic_fetch_add(&counts.modules, 1);
     else if (kind == CM_OBJECT_OPTIMIZER)
         atomic_fetch_add(&counts.optimizers, 1);
+    else
+        return;
+    remember(kind, object);
 }
 
 static bool is_due(unsigned long tick)
@@ -56,7 +124,7 @@ bool cm_py_walks_call(void)
         return false;
     int due = search_due(atomic_fetch_add(&counts.calls, 1) + 1);
     atomic_fetch_or(&counts.due, due);
-    return due != 0;
+    return due != 0 || counts.more;
 }
 
 bool cm_py_walks_tick(bool pass)
@@ -70,7 +138,7 @@ bool cm_py_walks_tick(bool pass)
     int search = search_due(tick);
     atomic_fetch_or(&counts.due, search);
     if (!is_due(tick))
-        return search != 0;
+        return search != 0 || counts.more;
     atomic_fetch_or(&counts.due, CM_DUE_WALK);
     counts.walks++;
     counts.last = tick;
@@ -94,21 +162,54 @@ PyDoc_STRVAR(walks_call_doc,
 
 static PyObject *walks_call(PyObject *module, PyObject *callable)
 {
-    counts.on = false;
+    counts.on = counts.more = false;
     counts.ticks = counts.passes = counts.calls = counts.modules = counts.optimizers = 0;
     counts.due = 0;
     counts.walks = counts.last = counts.modules_then = counts.optimizers_then = 0;
     Py_XSETREF(walk, callable == Py_None ? NULL : Py_NewRef(callable));
+    Py_XSETREF(made, callable == Py_None ? NULL : PyList_New(0));
+    made_bound = FEWEST_MADE;
     counts.on = callable != Py_None;
     Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(walks_due_doc, "walks_due() -> int\n\nWhat is due: 1 a walk, 2 a search for holders, "
-                            "4 one for long recordings. Then nothing is, until another tick.");
+                            "4 one for long recordings, 8 what walks_more asked for. Then nothing "
+                            "is, until another tick.");
 
 static PyObject *walks_due(PyObject *module, PyObject *nothing)
 {
-    return PyLong_FromLong(atomic_exchange(&counts.due, 0));
+    int more = atomic_exchange(&counts.more, false) ? CM_DUE_SLICE : 0;
+
+    return PyLong_FromLong(atomic_exchange(&counts.due, 0) | more);
+}
+
+PyDoc_STRVAR(walks_more_doc, "walks_more()\n\nThe next tick calls, too, for what is left to do.");
+
+static PyObject *walks_more(PyObject *module, PyObject *nothing)
+{
+    counts.more = true;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(walks_made_doc, "walks_made() -> list\n\nThe modules and optimizers made or found "
+                             "since walks_call that live, in their order, each with its kind.");
+
+static PyObject *walks_made(PyObject *module, PyObject *nothing)
+{
+    PyObject *found = PyList_New(0);
+
+    for (Py_ssize_t i = 0; found != NULL && made != NULL && i < PyList_GET_SIZE(made); i += 2) {
+        PyObject *object = object_of(PyList_GET_ITEM(made, i));
+        if (object == NULL)
+            continue;
+        PyObject *pair = PyTuple_Pack(2, PyList_GET_ITEM(made, i + 1), object);
+        Py_DECREF(object);
+        if (pair == NULL || PyList_Append(found, pair) != 0)
+            Py_CLEAR(found);
+        Py_XDECREF(pair);
+    }
+    return found;
 }
 
 /* --- choosing objects --------------------------------------------------------------------------
@@ -223,6 +324,8 @@ static PyObject *call_unless_running(PyObject *module, PyObject *const *args, Py
 PyMethodDef cm_py_walks_methods[] = {
     {"walks_call", walks_call, METH_O, walks_call_doc},
     {"walks_due", walks_due, METH_NOARGS, walks_due_doc},
+    {"walks_more", walks_more, METH_NOARGS, walks_more_doc},
+    {"walks_made", walks_made, METH_NOARGS, walks_made_doc},
     {"select", select_objects, METH_VARARGS, select_doc},
     {"call_unless_running", (PyCFunction)(void (*)(void))call_unless_running, METH_FASTCALL,
      call_unless_running_doc},

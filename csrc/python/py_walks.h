@@ -7,7 +7,9 @@
  *
  * A search reads the trace, so searches get rarer, too: tick 24, 36, 72, 144 and so on; tick 12
  * is for recordings that are too long to be read at tick 24. Without ticks, outermost calls of
- * modules are counted. */
+ * modules are counted.
+ *
+ * What takes longer than a slice (cuptimem/objects/slices.py) goes on at the next tick. */
 #ifndef CM_PYTHON_PY_WALKS_H
 #define CM_PYTHON_PY_WALKS_H
 
@@ -15,10 +17,11 @@
 
 #include "module.h"
 
-/* Counts a new object (cm_object_kind). With the GIL. */
-void cm_py_walks_count_object(int kind);
+/* Counts a new object (cm_object_kind), and remembers a module or an optimizer by a weak reference,
+ * so that no walk has to search for it. With the GIL, outside of hooks. */
+void cm_py_walks_see_object(int kind, PyObject *object);
 
-enum { CM_DUE_WALK = 1, CM_DUE_LOOK = 2, CM_DUE_LOOK_SOONER = 4 };
+enum { CM_DUE_WALK = 1, CM_DUE_LOOK = 2, CM_DUE_LOOK_SOONER = 4, CM_DUE_SLICE = 8 };
 
 /* Counts a tick of an optimizer or of a backward pass. Returns whether anything is due, which then
  * counts as made. A pass counts only if no optimizer ticks. Any thread, no GIL needed. */

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import re
 import types
+from functools import lru_cache
 
 _MOST = 8000  # instructions of a function; it takes about a microsecond for each
 _ACCESS = re.compile(r"(LOAD|STORE|DELETE)_(?:FAST|NAME|GLOBAL)")
@@ -18,7 +19,11 @@ _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 
 def of_one_pass(frame: types.FrameType) -> frozenset[str] | None:
     """The names that die with the pass of the innermost loop that this frame is in; None: it is in no loop."""
-    code, at = frame.f_code, frame.f_lasti
+    return _of_place(frame.f_code, frame.f_lasti)
+
+
+@lru_cache(64)  # a search in a later step finds it known
+def _of_place(code: types.CodeType, at: int) -> frozenset[str] | None:
     if len(code.co_code) > 2 * _MOST:
         return None
     instructions = list(dis.get_instructions(code))

@@ -108,8 +108,8 @@ def _no_grad(torch: Any) -> Iterator[None]:
         torch._C._set_grad_enabled(enabled)
 
 
-def find(torch: Any) -> list[tuple[int, Any]]:
-    """Everything of interest that is alive, with its kind, chosen by class alone."""
+def find(torch: Any, among: list[Any] | None = None) -> list[tuple[int, Any]]:
+    """Everything of interest that is alive, with its kind, chosen by class alone. among: of these objects only."""
     bases = {torch.Tensor: TENSOR, torch._C.TensorBase: TENSOR, torch._C.StorageBase: STORAGE}
     for module, name, kind in (
         ("torch.nn.modules.module", "Module", MODULE),
@@ -130,7 +130,7 @@ def find(torch: Any) -> list[tuple[int, Any]]:
                 return kind
         return STEPPER if _has_method(cls, "step") and _has_method(cls, "zero_grad") else 0
 
-    return _core.select(all_objects(), kind_of)
+    return _core.select(all_objects() if among is None else among, kind_of)
 
 
 def _has_method(cls: type, name: str) -> bool:

@@ -15,34 +15,30 @@ import time
 import types
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from cuptimem import _core, interpreter
+from cuptimem import _core
 from cuptimem.errors import own
-from cuptimem.objects import carried
+from cuptimem.objects import carried, near
 from cuptimem.objects.living import all_objects, mro
 
 _PAIRS = 1 << 20  # of referrer and object that one level may have
 _VISITED = 1 << 19  # objects
 _LEVELS = 40
 _SECONDS = 1.5  # of this thread's own time, after which the search ends as it is
+_PARTS = 1 << 12  # of one object that a search of the nearest visits
 _BETWEEN_LOOKS = 1 << 16  # parts of one container between two readings of the clock
-_WEAK = 2  # what a name of a library's, a kept result or a traceback costs, in steps of a path
 _MOMENT = 4  # ... and a name that the next pass of the program's loop assigns again: it holds nothing for longer
 _FUNCTION = 6  # ... and one that ends at a function which is not itself the value of a name
 _LOCAL_FUNCTION = 24  # ... and one that a call has made: whoever holds it is the answer
 _TEXT = 60  # characters of a key
 NOT_SEARCHED = "more objects than were searched"
 OF_CPP = "no Python object: C++ or numpy holds it"
-_OWN = str(Path(__file__).parents[1])
 _NAMESPACES = ("_parameters", "_buffers", "_modules")  # of a torch.nn.Module: their items are its attributes
 
 _namespace = type.__dict__["__dict__"].__get__
 _class_name = type.__dict__["__name__"].__get__
 _qualified = type.__dict__["__qualname__"].__get__
-_module_dict = _namespace(types.ModuleType)["__dict__"].__get__
 _GENERATORS: dict[type, str] = {
     types.GeneratorType: "gi_frame",
     types.CoroutineType: "cr_frame",
@@ -92,7 +88,7 @@ class _Roots:
     tuples: dict[int, Any] = field(default_factory=dict)  # that locals are, by id
     values: list[Any] = field(default_factory=list)  # of locals, those of the program's own functions first
     own_values: int = 0  # how many of them are
-    spaces: list[dict[str, Any]] = field(default_factory=list)  # of all modules, those of the program's own first
+    spaces: list[dict[str, Any]] = field(default_factory=list)  # of modules, those of the program's own first
     own: int = 0  # how many of them are the program's own
 
 
@@ -105,7 +101,7 @@ class Search:
         self._began = time.thread_time()
         self._is_whole = False  # nothing more refers to what was seen
         if nearest:
-            self._roots = _names(error)
+            self._roots = _names(error, is_near=True)
             self.objects = _near(self._roots, nearest)
         else:
             # Listed before this search makes objects that refer to them. The search itself is among them: see close.
@@ -169,7 +165,7 @@ class Search:
     def _climb(self, frontier: list[Any]) -> list[Any]:
         following: list[Any] = []
         self._round += 1
-        edges = iter(_core.referrers(self.objects, frontier, _PAIRS))
+        edges = iter(_core.referrers(self.objects, frontier, _PAIRS, _PARTS if self._nearest else 0))
         for referrer, item in zip(edges, edges, strict=True):
             if self._is_end(referrer, item):
                 continue
@@ -449,19 +445,18 @@ def _joined(head: str, tail: str, segments: list[Segment]) -> Route:
 # -- names ---------------------------------------------------------------------------------------------------------
 
 
-def _names(error: BaseException | None = None) -> _Roots:
+def _names(error: BaseException | None = None, is_near: bool = False) -> _Roots:
+    """is_near: without the names of libraries."""
     roots = _Roots()
-    for name, module in list(sys.modules.items()):
-        if type(name) is str and (type(module) is types.ModuleType or isinstance_of(module, types.ModuleType)):
-            space = _module_dict(module)
-            if type(space) is dict and id(space) not in roots.modules and name != "__mp_main__":
-                shown = roots.modules[id(space)] = _shown_module(name, space)
-                is_own = shown[1] == 1
-                roots.spaces.insert(0 if is_own else len(roots.spaces), space)
-                roots.own += is_own
+    for space, shown in near.own_modules() if is_near else near.modules():
+        if id(space) not in roots.modules:
+            roots.modules[id(space)] = shown
+            is_own = shown[1] == 1
+            roots.spaces.insert(0 if is_own else len(roots.spaces), space)
+            roots.own += is_own
     of_own: list[Any] = []
     for frame, of_one_pass in _running(error):
-        usual = 1 + (_WEAK if _is_library(frame.f_code.co_filename) else 0)
+        usual = 1 + (near.WEAK if near.is_library(frame.f_code.co_filename) else 0)
         if frame.f_code.co_name == "<module>":  # its names are those of the namespace
             roots.of_one_pass[id(frame.f_globals)] = set(of_one_pass) - _read_elsewhere(frame.f_globals)
         variables = _core.frame_locals(frame)
@@ -501,21 +496,6 @@ def _read_elsewhere(space: dict[str, Any]) -> set[str]:
     return {name for one in list(space.values()) if type(one) is types.FunctionType for name in one.__code__.co_names}
 
 
-def _shown_module(name: str, space: dict[str, Any]) -> tuple[str, int, bool]:
-    file = space.get("__file__")
-    is_notebook = name == "__main__" and type(space.get("Out")) is dict and "get_ipython" in space
-    if name == "__main__":  # its __file__ is gone when the script has ended
-        script = file if type(file) is str else interpreter.script_of(sys.orig_argv)
-        name = Path(script).stem if script.endswith(".py") else name
-    is_weak = name in sys.stdlib_module_names or (type(file) is str and _is_library(file))
-    return name, 1 + (_WEAK if is_weak else 0), is_notebook
-
-
-@lru_cache(1 << 13)
-def _is_library(file: str) -> bool:
-    return _core.is_library(file)
-
-
 def _running(error: BaseException | None) -> Iterator[tuple[types.FrameType, Collection[str]]]:
     """Frames, and their names that live for one pass of the program's innermost running loop: all of what it calls.
     error: the frames that it has left, too."""
@@ -523,12 +503,12 @@ def _running(error: BaseException | None) -> Iterator[tuple[types.FrameType, Col
     left = _left_by(error)
     while left or current:
         # Not a variable of its own: this frame is among them, and would be a cycle with what they refer to.
-        frames = left or list(_outwards(current.popitem()[1]))
+        frames = left or list(near.outwards(current.popitem()[1]))
         left = []
         loops = (
             (place, carried.of_one_pass(one))
             for place, one in enumerate(frames)
-            if not _is_library(one.f_code.co_filename)
+            if not near.is_library(one.f_code.co_filename)
         )
         place, of_loop = next(((place, found) for place, found in loops if found is not None), (-1, frozenset()))
         for number, one in enumerate(frames):
@@ -540,18 +520,10 @@ def _left_by(error: BaseException | None) -> list[types.FrameType]:
     frames: list[types.FrameType] = []
     traceback = None if error is None else BaseException.__dict__["__traceback__"].__get__(error)
     while traceback is not None:
-        if not traceback.tb_frame.f_code.co_filename.startswith(_OWN):
+        if not traceback.tb_frame.f_code.co_filename.startswith(near.OWN):
             frames.append(traceback.tb_frame)
         traceback = traceback.tb_next
     return frames[::-1]
-
-
-def _outwards(frame: types.FrameType | None) -> Iterator[types.FrameType]:
-    """A frame and those that called it, without our own."""
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(_OWN):
-            yield frame
-        frame = frame.f_back
 
 
 # -- what an object is made of -------------------------------------------------------------------------------------

@@ -3,11 +3,16 @@
 A walk emits a label for each module and for each block of memory that one of their tensors lies in (cm_label_kind in
 csrc/base/event.h). It runs none of the program's code and keeps nothing alive; modules are remembered by weak
 references, so that each keeps its name. csrc/python/py_walks.h decides after which steps a walk is made.
+
+At its ends a capture is walked whole. In between a walk goes through what was found at the start and what was made
+since (csrc/python/py_walks.c has weak references), a part after each step: it never looks at all objects.
 """
 
 from __future__ import annotations
 
+import collections
 import gc
+import itertools
 import mmap
 import sys
 import weakref
@@ -18,17 +23,22 @@ from typing import Any
 
 from cuptimem import _core
 from cuptimem.errors import own
-from cuptimem.objects import living
+from cuptimem.objects import living, near, slices
 from cuptimem.objects.living import MODULE, OPTIMIZER, STEPPER, TENSOR
 
 _MOST_MODULES = 100_000
 _MOST_TENSORS = 1_000_000
 _MOST_TEXTS = 32_768  # in a capture: half of the names that a trace has room for
+_PART_LABELS = 512  # of one part of a walk while the program runs
+_BATCH = 64  # modules, parameters or states that are read at once
+_NEAREST = 2048  # objects among which optimizers that are none of PyTorch's are looked for
 _DEPTH = 4  # of lists and dicts in an optimizer's state, and of tensors made of others
 _LONGEST = 200  # characters of a name
 _SHARED_HEADER = 64  # bytes before a storage that the file_system sharing strategy mapped
 
 _class_name = type.__dict__["__name__"].__get__
+
+_Tensors = list[tuple[Any, str, int]]  # each with its name, and the address of the module that owns it
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,7 @@ def stop() -> list[str]:
     """Ends the walks and forgets all names. Returns what went wrong, one line each."""
     _core.walks_call(None)
     _core.main_thread_call_after_pass(None)
+    slices.start()
     _names.clear()
     _texts.clear()
     problems = list(_problems)
@@ -67,23 +78,38 @@ def stop() -> list[str]:
 
 
 def record(full: bool = False) -> None:
-    """Makes one walk, unless another thread is making one. full: other tensors, too. Only a signal's handler raises."""
+    """Makes one walk, unless another thread is making one. full: of all that is alive, other tensors, too, and at once;
+    else of what is known so far, in slices. Only a signal's handler raises."""
     torch = sys.modules.get("torch")
     if not hasattr(torch, "UntypedStorage"):
         return
-    me = object()
-    try:
-        if _walking.setdefault("walk", me) is not me:
+    if full:
+        collections.deque(_parts(torch, full), 0)
+    else:
+        slices.add("walk", _parts(torch, full))
+
+
+def _parts(torch: Any, full: bool) -> Iterator[None]:
+    parts: Iterator[None] | None = None
+    goes_on = True
+    while goes_on:
+        me = object()
+        try:
+            if _walking.setdefault("walk", me) is not me:
+                return
+            with living.undisturbed(torch):
+                if parts is None:
+                    parts = _Walk(torch).run(full)
+                goes_on = next(parts, parts) is None
+        except own(Exception) as error:  # nothing of this may reach the program, but what its signal handlers raise
+            problem = f"names of modules and tensors are not known: {type(error).__name__}: {error}"
+            if problem not in _problems:
+                _problems.append(problem)
             return
-        with living.undisturbed(torch):
-            _Walk(torch).run(full)
-    except own(Exception) as error:  # nothing of this may reach the program, but what its signal handlers raise
-        problem = f"names of modules and tensors are not known: {type(error).__name__}: {error}"
-        if problem not in _problems:
-            _problems.append(problem)
-    finally:  # without a call, after which a handler could raise: the next walk would wait for ever
-        if "walk" in _walking and _walking["walk"] is me:
-            del _walking["walk"]
+        finally:  # without a call, after which a handler could raise: the next walk would wait for ever
+            if "walk" in _walking and _walking["walk"] is me:
+                del _walking["walk"]
+        yield
 
 
 class _Walk:
@@ -93,43 +119,50 @@ class _Walk:
         self.module = getattr(sys.modules.get("torch.nn.modules.module"), "Module", None)
         self._layouts: dict[Any, str] = {}  # dtypes as text
         self._labelled: set[int] = set()  # addresses of blocks: the first label of one is its label
+        self._owners: dict[int, tuple[str, int]] = {}  # of parameters, by id: name, address of the module
         self._left = _MOST_TENSORS
 
-    def run(self, full: bool) -> None:
-        found = living.find(self.torch)
-        modules = [item for kind, item in found if kind == MODULE][:_MOST_MODULES]
-        optimizers = [item for kind, item in found if kind in (OPTIMIZER, STEPPER)]
-        tensors = [item for kind, item in found if kind == TENSOR] if full else []
-        del found
-        _core.mark(_core.MARK_WALK)
-        parameters: list[tuple[Any, str, int]] = []
-        buffers: list[tuple[Any, str, int]] = []
-        for module, name in self._named(modules):
-            _core.label(_core.LABEL_MODULE, id(module), 0, self._text(name.text))
-            for place, into in (("_parameters", parameters), ("_buffers", buffers)):
-                into.extend(
-                    (tensor, name.prefix + _key(key), id(module))
-                    for key, tensor in _items(self._namespace(module).get(place))
-                    if living.is_tensor(self.torch, tensor)
-                )
-        groups = [(optimizer, _groups(optimizer)) for optimizer in optimizers]
-        known = {id(tensor) for tensor, _, _ in parameters}
-        for _, members in groups:
-            for place, tensor in self._members(members):
-                if id(tensor) not in known:
-                    known.add(id(tensor))
-                    parameters.append((tensor, place, 0))
-        self._label_all(_core.LABEL_PARAMETER, parameters)
-        self._label_all(_core.LABEL_BUFFER, buffers)
-        self._label_all(_core.LABEL_GRADIENT, self._gradients(parameters))
-        owners: dict[int, tuple[str, int]] = {}
-        for tensor, text, owner in parameters:
-            owners.setdefault(id(tensor), (text, owner))
-        for optimizer, members in groups:
-            self._label_all(_core.LABEL_OPTIMIZER_STATE, self._states(optimizer, members, owners))
+    def run(self, full: bool) -> Iterator[None]:
+        """The labels. Unless full, after each part of them it yields, and then has no reference to the program's
+        objects."""
+        names, optimizers, tensors = self._begin(full)
+        done = 0
+        for kind, batches in (
+            (_core.LABEL_PARAMETER, self._parameters(names, optimizers)),
+            (_core.LABEL_BUFFER, self._held(names, "_buffers")),
+            (_core.LABEL_GRADIENT, map(self._gradients, self._parameters(names, optimizers))),
+            (_core.LABEL_OPTIMIZER_STATE, self._states(optimizers)),
+        ):
+            for batch in batches:
+                self._label_all(kind, batch)
+                done += len(batch)
+                batch.clear()
+                if not full and done >= _PART_LABELS:
+                    done = 0
+                    yield
+                    if any(module() is None for module, _ in names):
+                        return  # an id that was noted may be another object's by now
         self._label_all(_core.LABEL_GRADIENT, self._gradients([(tensor, "", 0) for tensor in tensors]))
         # A view's shape is not that of its block.
-        self._label_all(_core.LABEL_TENSOR, ((tensor, "", 0) for tensor in sorted(tensors, key=self.base._is_view)))
+        self._label_all(_core.LABEL_TENSOR, [(tensor, "", 0) for tensor in sorted(tensors, key=self.base._is_view)])
+
+    def _begin(self, full: bool) -> tuple[list[tuple[weakref.ref[Any], _Name]], list[Callable[[], Any]], list[Any]]:
+        """Labels the modules. Them with their names, optimizers, and, if full, tensors."""
+        if full:
+            found = living.find(self.torch)
+        else:
+            kinds = {_core.OBJECT_MODULE: MODULE, _core.OBJECT_OPTIMIZER: OPTIMIZER}
+            others = living.find(self.torch, near.objects(_NEAREST))
+            found = [(kinds[kind], item) for kind, item in _core.walks_made()]
+            found += [(kind, item) for kind, item in others if kind == STEPPER]
+        modules = [item for kind, item in found if kind == MODULE][:_MOST_MODULES]
+        _core.mark(_core.MARK_WALK)
+        names: list[tuple[weakref.ref[Any], _Name]] = []
+        for module, name in self._named(modules, full):
+            _core.label(_core.LABEL_MODULE, id(module), 0, self._text(name.text))
+            names.append((name.module, name))
+        optimizers = [_reference(item, full) for kind, item in found if kind in (OPTIMIZER, STEPPER)]
+        return names, optimizers, [item for kind, item in found if kind == TENSOR] if full else []
 
     # --- modules --------------------------------------------------------------------------------------
 
@@ -151,8 +184,9 @@ class _Walk:
             return None
         return next((child for key, child in self._children(module) if key == "_orig_mod"), None)
 
-    def _named(self, modules: list[Any]) -> Iterator[tuple[Any, _Name]]:
-        """Every module with its name; roots in the order of their making, the rest as named_modules() goes."""
+    def _named(self, modules: list[Any], full: bool) -> Iterator[tuple[Any, _Name]]:
+        """Every module with its name; roots in the order of their making, the rest as named_modules() goes. full: they
+        are as the collector lists them."""
         for key in [key for key, name in _names.items() if name.module() is None]:
             del _names[key]
         inner = {id(child) for module in modules for _, child in self._children(module)}
@@ -161,7 +195,7 @@ class _Walk:
         taken = {name.text for root in roots if (name := self._known(root)) is not None}
         done: set[int] = set()
         numbers: dict[str, int] = {}  # of each class, the next one to try
-        for root in sorted(roots, key=_generations()) if len(holders) > 1 else roots:
+        for root in sorted(roots, key=_generations()) if full and len(holders) > 1 else roots:
             original = self._original(root)
             name = self._known(root) or self._known(original)
             if name is None:
@@ -218,13 +252,41 @@ class _Walk:
 
     # --- tensors --------------------------------------------------------------------------------------
 
-    def _members(self, groups: list[dict[Any, Any]]) -> Iterator[tuple[str, Any]]:
-        for number, group in enumerate(groups):
-            for i, tensor in enumerate(_sequence(group.get("params"))):
-                if living.is_tensor(self.torch, tensor):
-                    yield f"param_group {number}[{i}]", tensor
+    def _held(self, names: list[tuple[weakref.ref[Any], _Name]], place: str) -> Iterator[_Tensors]:
+        """Parameters or buffers of modules, in batches."""
+        for start in range(0, len(names), _BATCH):
+            yield [
+                (tensor, name.prefix + _key(key), id(module))
+                for module, name in ((one(), name) for one, name in names[start : start + _BATCH])
+                if module is not None
+                for key, tensor in _items(self._namespace(module).get(place))
+                if living.is_tensor(self.torch, tensor)
+            ]
 
-    def _gradients(self, of: Iterable[tuple[Any, str, int]]) -> list[tuple[Any, str, int]]:
+    def _parameters(
+        self, names: list[tuple[weakref.ref[Any], _Name]], optimizers: list[Callable[[], Any]]
+    ) -> Iterator[_Tensors]:
+        """Those of modules, then what else optimizers update."""
+        known: set[int] = set()
+        for batch in self._held(names, "_parameters"):
+            self._own(batch, known)
+            yield batch
+        for optimizer in optimizers:
+            batch = [
+                (tensor, f"param_group {number}[{i}]", 0)
+                for number, group in enumerate(_groups(optimizer()))
+                for i, tensor in enumerate(_sequence(group.get("params")))
+                if living.is_tensor(self.torch, tensor) and id(tensor) not in known
+            ]
+            self._own(batch, known)
+            yield batch
+
+    def _own(self, batch: _Tensors, known: set[int]) -> None:
+        for tensor, text, owner in batch:
+            known.add(id(tensor))
+            self._owners.setdefault(id(tensor), (text, owner))
+
+    def _gradients(self, of: _Tensors) -> _Tensors:
         """The gradients of these leaves. While a backward pass may exchange them, they are left to the next walk."""
         leaves = [one for one in of if self._is_leaf(one[0])]
         gradients = living.gradients(self.torch, [tensor for tensor, _, _ in leaves])
@@ -240,21 +302,32 @@ class _Walk:
         except own(RuntimeError):  # inside torch.func
             return False
 
-    def _states(
-        self, optimizer: Any, groups: list[dict[Any, Any]], owners: dict[int, tuple[str, int]]
-    ) -> Iterator[tuple[Any, str, int]]:
-        for key, state in _items(living.attributes(optimizer).get("state")):
-            of, owner = owners.get(id(key), ("", 0))
-            if not of:
-                of = _class_name(type(optimizer))
-            start = "" if living.is_tensor(self.torch, key) else _key(key)
-            for path, tensor in self._inside(state, start, _DEPTH):
-                yield tensor, f"{path or 'state'} of {of}", owner
+    def _states(self, optimizers: list[Callable[[], Any]]) -> Iterator[_Tensors]:
+        for optimizer in optimizers:
+            for start in itertools.count(0, _BATCH):
+                batch = self._states_from(optimizer(), start)
+                if batch is None:
+                    break
+                yield batch
+
+    def _states_from(self, optimizer: Any, start: int) -> _Tensors | None:
+        """A batch of an optimizer's states, the first one with those of its groups; None: there are no more."""
+        groups = _groups(optimizer) if start == 0 else []
+        items = _items(living.attributes(optimizer).get("state"))[start : start + _BATCH]
+        found: _Tensors = []
+        for key, state in items:
+            of, owner = self._owners.get(id(key), ("", 0))
+            of = of or _class_name(type(optimizer))
+            path = "" if living.is_tensor(self.torch, key) else _key(key)
+            found += [
+                (tensor, f"{path or 'state'} of {of}", owner) for path, tensor in self._inside(state, path, _DEPTH)
+            ]
         for number, group in enumerate(groups):
             for key, value in _items(group):
                 if key != "params":
-                    for path, tensor in self._inside(value, _key(key), _DEPTH):
-                        yield tensor, f"{path} of param_group {number}", 0
+                    inside = self._inside(value, _key(key), _DEPTH)
+                    found += [(tensor, f"{path} of param_group {number}", 0) for path, tensor in inside]
+        return found if items or groups else None
 
     def _inside(self, item: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
         """The tensors in nested dicts, lists and tuples, each with where it is."""
@@ -332,6 +405,15 @@ class _Walk:
                 return ""
             _texts.add(text)
         return text
+
+
+def _reference(item: Any, strong: bool) -> Callable[[], Any]:
+    if strong:
+        return lambda: item
+    try:
+        return weakref.ref(item)
+    except own(TypeError):  # an object without room for one
+        return lambda: None
 
 
 def _generations() -> Callable[[Any], int]:

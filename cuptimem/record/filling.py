@@ -3,20 +3,23 @@
 A replay buffer resembles a leak until it is full. So before a window closes the trace gets the addresses of the blocks
 in each deque that has room below its maxlen, and in each list that ends in eight places or more for what is to come
 (`[None] * capacity`). The same is done 1, 2, 4, 8, ... seconds after the start, because a buffer may be gone when its
-function has returned. Runs inside the profiled process, and runs none of the program's code.
+function has returned: then in slices, for those near to names of the program's own. Runs inside the profiled process,
+and runs none of the program's code.
 """
 
 import gc
+import itertools
 import sys
 from collections import deque
 from types import GetSetDescriptorType
 
 from cuptimem.errors import own
+from cuptimem.objects import near
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from types import ModuleType
     from typing import Any
 
@@ -26,6 +29,8 @@ _FEWEST = 3  # entries: fewer are no growth
 _PLACES = 8  # empty ones at the end of a list that is a buffer
 _DEPTH = 3  # of transitions that hold tensors: deque, tuple, dict
 _MOST = 1 << 16  # entries read in all, and tensors
+_NEAREST = 1 << 11  # objects among which containers are looked for while the program runs
+_PART = 1 << 8  # entries read at once then, and tensors
 _WIDEST = 64  # parts of an entry
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that a program has made
 
@@ -37,22 +42,69 @@ _namespace = type.__dict__["__dict__"].__get__
 
 def note(core: "ModuleType") -> None:
     """Marks the blocks in containers that are still filling. While torch is being imported there are none."""
-    binary = sys.modules.get("torch._C")
-    base = getattr(binary, "TensorBase", None)
-    plain = getattr(binary, "_DisableTorchDispatch", None)
-    if binary is None or base is None or plain is None:
-        return
-    is_lazy_copy = getattr(binary, "_is_cow_tensor", lambda tensor: False)
-    noted: set[int] = set()
-    core.mark(core.MARK_FILLING, 0)
-    candidates = [one for one in core.tracked(gc.get_objects, False) if type(one) is deque or type(one) is list]
-    with binary.DisableTorchFunction(), plain():
-        for tensor in _held(filter(_has_room, candidates), base):
-            # The address of a lazy copy is that of a real one, which asking for it would make.
-            address = 0 if is_lazy_copy(tensor) else _address(tensor, base)
-            if address and address not in noted and len(noted) < _MOST:
-                noted.add(address)
-                core.mark(core.MARK_FILLING, address)
+    look = _Look(core)
+    look.read(core.tracked(gc.get_objects, False), _MOST)
+
+
+def note_in_slices(core: "ModuleType") -> "Iterator[None]":
+    """The same while the program runs. Between two slices it knows containers by their addresses alone, and finds them
+    again from the program's names."""
+    look = _Look(core)
+    while look.read(near.objects(_NEAREST), _PART):
+        yield
+
+
+class _Look:
+    def __init__(self, core: "ModuleType") -> None:
+        self.core = core
+        self.binary = sys.modules.get("torch._C")
+        self.base: Any = getattr(self.binary, "TensorBase", None)
+        self.noted: set[int] = set()  # addresses of blocks
+        self.places: dict[int, int] = {}  # by the address of a container: the first entry that is not read yet
+        self.left = _MOST
+        if self.base is not None:
+            core.mark(core.MARK_FILLING, 0)
+
+    def read(self, objects: "list[object]", most: int) -> bool:
+        """Reads so many entries of containers among them; whether there are more."""
+        plain = getattr(self.binary, "_DisableTorchDispatch", None)
+        if self.base is None or plain is None or self.binary is None:
+            return False
+        until = len(self.noted) + most
+        with self.binary.DisableTorchFunction(), plain():
+            for container in objects:
+                if (type(container) is deque or type(container) is list) and _has_room(container):
+                    most -= self._read(container, most)
+                    if most <= 0 or len(self.noted) >= until:
+                        return self.left > 0
+        return False
+
+    def _read(self, container: "_Container", most: int) -> int:
+        """How many entries it has read. If another thread changes the container, that was all."""
+        place = self.places.get(id(container), 0)
+        count = 0
+        try:
+            for entry in itertools.islice(container, place, place + min(most, self.left)):
+                if entry is None and type(container) is list:
+                    break  # behind it are only places
+                count += 1
+                for tensor in _tensors(entry, self.base, _DEPTH):
+                    self._note(tensor)
+                if len(self.noted) >= _MOST:
+                    break
+        except own(RuntimeError):
+            pass
+        self.places[id(container)] = place + count
+        self.left -= count
+        return count
+
+    def _note(self, tensor: object) -> None:
+        is_lazy_copy = getattr(self.binary, "_is_cow_tensor", lambda tensor: False)
+        # The address of a lazy copy is that of a real one, which asking for it would make.
+        address = 0 if is_lazy_copy(tensor) else _address(tensor, self.base)
+        if address and address not in self.noted:
+            self.noted.add(address)
+            self.core.mark(self.core.MARK_FILLING, address)
 
 
 def _has_room(container: "_Container") -> bool:
@@ -61,22 +113,6 @@ def _has_room(container: "_Container") -> bool:
         return len(container) > _PLACES and container[0] is not None and all(place is None for place in places)
     assert not isinstance(container, list)
     return container.maxlen is not None and _FEWEST <= len(container) < container.maxlen
-
-
-def _held(containers: "Iterable[_Container]", base: type) -> "Iterator[object]":
-    """The tensors in them. If another thread changes a container, its walk ends there."""
-    left = _MOST
-    for container in containers:
-        try:
-            for entry in container:
-                left -= 1
-                if left < 0:
-                    return
-                if entry is None and type(container) is list:
-                    break  # behind it are only places
-                yield from _tensors(entry, base, _DEPTH)
-        except own(RuntimeError):
-            continue
 
 
 def _tensors(item: "Any", base: type, depth: int) -> "Iterator[object]":

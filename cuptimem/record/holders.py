@@ -31,7 +31,7 @@ _PATHS = 3  # of each leak
 _SHARE = 0.1  # of the largest path's bytes: what holds less is left out
 _BLOCKS = 1 << 12  # of one leak that are searched for; a larger leak is sampled evenly
 _BLOCKS_EARLY = 1 << 9  # in an early search, of all leaks together
-_NEAREST = 1 << 13  # objects that an early search visits
+_NEAREST = 1 << 12  # objects that an early search visits
 _NODES = 1 << 8  # ... and graph nodes
 _SAME = 3  # tensors of one block
 _VIEW = 4  # a view of less than such a part of its block is said to keep it
@@ -39,6 +39,7 @@ _VIEWED_BYTES = 4096  # blocks below that are not worth a word
 _STEPS = 8  # of a path in words
 _LENGTH = 400  # characters
 _PATIENCE_SECONDS = 2.0  # for the analysis at the end, or the share below of the time recorded
+_EVENTS_TOGETHER = 5000  # up to so many are read in the slice that searches, too
 _EARLY_SECONDS = 0.1  # ... of so few events as an early search reads, on a slow machine
 _PATIENCE_SHARE = 0.01
 _EARLY = ("one epoch", "no collection", "carried on")  # suspects that an early search includes, besides verdicts
@@ -375,6 +376,12 @@ def _indices(found: set[int]) -> str:
 def note(core: Any, look: Look) -> None:
     """Searches for the holders of what grows in a recording that still runs, at its end for those of all that is alive,
     and records them."""
+    for _ in note_in_slices(core, look):
+        continue
+
+
+def note_in_slices(core: Any, look: Look) -> Iterator[None]:
+    """The same in two slices: what grows is read from the recording, then its holders are looked for."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "UntypedStorage"):
         return
@@ -385,9 +392,11 @@ def note(core: Any, look: Look) -> None:
         if source is not None and not look.early:
             raise TimeoutError(f"reading the recording takes more than {patience:.1f} s")
         return
+    if look.early and core.capture_counts()["events"] > _EVENTS_TOGETHER:
+        yield
     reasons = _EARLY if look.early else UNDECIDED
     rows = [row for row in _growing(raw, reasons) if not (look.early and _key(row) in look.known)]
-    if look.early and not rows:
+    if not look.alive and not rows:
         return
     blocks = _Kept(raw)
     wants = [
@@ -406,7 +415,7 @@ def note(core: Any, look: Look) -> None:
         for want in wants:
             want.sample(_BLOCKS_EARLY // len(wants))
     alive = [(row, want) for row, want in zip(rows, wants, strict=True) if want.nodes or want.blocks]
-    lines = [] if look.early else blocks.largest_lines(_LINES)
+    lines = blocks.largest_lines(_LINES) if look.alive else []
     error = None if look.early else sys.exc_info()[1] or refusals.ended_program()
     wanted = [*(want for _, want in alive), *(Want(blocks, whole=True) for _, _, blocks in lines)]
     found = find(wanted, error, is_short=look.early)
@@ -438,7 +447,7 @@ def _record(core: Any, stack: int, of: int, device: str, holders: Sequence[Holde
 
 
 def _analysis(core: Any, source: tuple[str, object, int], patience: float) -> Mapping[str, Any] | None:
-    """The analysis of this source; None if it takes longer."""
+    """The analysis of this source: no objects of the program's. None if it takes longer."""
     deadline = time.thread_time() + patience
     is_late = False
 

@@ -14,7 +14,7 @@ from cuptimem.record import driver_level, garbage
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
     from cuptimem.record.late_import import ImportWatch
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Torch may arrive in one thread while another one ends the capture. The lock's holder must not wait for an import:
 # the thread in which torch arrives holds the import system's own lock. (Importing a loaded module does not wait.)
 _lock = _thread.RLock()
-_DUE_WALK, _DUE_LOOK, _DUE_LOOK_SOONER = 1, 2, 4  # _core.walks_due
+_DUE_WALK, _DUE_LOOK, _DUE_LOOK_SOONER, _DUE_SLICE = 1, 2, 4, 8  # _core.walks_due
 _waiting: "ImportWatch | None" = None  # for torch, and for what starts processes
 _hooked = False
 _walks = False  # whether names of what is alive are wanted
@@ -45,7 +45,10 @@ def _install_hooks() -> None:
     torch_events.install(_operators)
     if _look_early is not None:
         # Now: the objects that an import makes would bring Python's next collection forward, in the middle of a loop.
+        from cuptimem.objects import near
         from cuptimem.record import holders  # noqa: F401  for what its import does
+
+        near.own_modules()  # only what is imported later is looked at in a step
     if _walks or _look_early is not None:
         from cuptimem.objects import walks
 
@@ -65,6 +68,12 @@ def _step_ended() -> None:
     if _first_step is None:
         _first_step = time.monotonic()
     due = _core.walks_due()
+    if due == _DUE_SLICE:
+        from cuptimem.objects import slices
+
+        slices.go_on()
+    elif due & _DUE_SLICE:
+        _core.walks_more()  # one after a step
     if due & _DUE_WALK:
         look_at_names()
     if due & (_DUE_LOOK | _DUE_LOOK_SOONER) and _look_early is not None:
@@ -158,15 +167,31 @@ def look_at_the_end(core: "ModuleType") -> None:
 
 
 def look_for_holders(core: "ModuleType", look: "Look") -> None:
-    """Records who holds what grows, if anything does. Only a signal's handler raises."""
+    """Records who holds what grows, if anything does; early: in slices. Only a signal's handler raises."""
     if "torch" not in sys.modules:
         return
+    from cuptimem.objects import slices
+
+    parts = _parts_of_look(core, look)
+    if look.early:
+        slices.add("search", parts)
+    else:
+        for _ in parts:
+            continue
+
+
+def _parts_of_look(core: "ModuleType", look: "Look") -> "Iterator[None]":
     try:
         from cuptimem.objects import living
         from cuptimem.record import holders
 
-        with living.no_collection():  # garbage of the program's waits as long as it would without this
-            holders.note(core, look)
+        parts = holders.note_in_slices(core, look)
+        goes_on = True
+        while goes_on:
+            with living.no_collection():  # garbage of the program's waits as long as it would without this
+                goes_on = look.goes_on(parts)
+            if goes_on:
+                yield
     except own(Exception) as error:  # nothing of this may reach the program, but what its signal handlers raise
         problem = f"holders are not known: {type(error).__name__}: {error}"
         if problem not in _problems and not look.is_over:

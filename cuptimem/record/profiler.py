@@ -53,6 +53,9 @@ class Action(enum.IntEnum):
     RECORD_AND_SAVE = 3  # the last step of a cycle
 
 
+_LAST = "_last_step"  # an attribute of a schedule that ends
+
+
 def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0) -> Callable[[int], Action]:
     """A schedule for profile(schedule=...), in the shape of torch.profiler.schedule.
 
@@ -73,6 +76,7 @@ def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first
             return Action.WARMUP
         return Action.RECORD if position < length - 1 else Action.RECORD_AND_SAVE
 
+    setattr(at, _LAST, skip_first + repeat * length - 1 if repeat else None)
     return at
 
 
@@ -131,19 +135,19 @@ class _Run:
         self.first_step = self.step_number
         self.window = profile._open_window()
 
-    def close(self, error: BaseException | None = None) -> None:
+    def close(self, error: BaseException | None = None, alive: bool = True) -> None:
         """Never raises for what happens to the recording: the profiled program must not suffer. error: what
-        leaves the block."""
+        leaves the block. alive: see recorder.close_window."""
         try:
-            self._close(self.warm, error)
+            self._close(self.warm, error, alive)
         finally:
-            self._close(self.window, error)
+            self._close(self.window, error, alive)
         self.warm = None
 
-    def _close(self, window: recorder.Window | None, error: BaseException | None) -> None:
+    def _close(self, window: recorder.Window | None, error: BaseException | None, alive: bool) -> None:
         if window is not None:
             try:
-                recorder.close_window(window, error=error)
+                recorder.close_window(window, error=error, alive=alive)
             except own(Error, OSError) as error:
                 recorder.say(str(error))
 
@@ -165,7 +169,7 @@ class _Run:
         ended, self.action = self.action, _action(schedule(self.step_number))
         recording = self.recording
         if ended is Action.RECORD_AND_SAVE or self.action is Action.NONE:
-            self.close()
+            self.close(alive=self.step_number - 1 == getattr(schedule, _LAST, None))
             if recording:
                 self.profile._trace_ready()
         self.enter_action()

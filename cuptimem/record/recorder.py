@@ -20,7 +20,7 @@ from cuptimem.record import garbage, instruments, process_info, refusals, role, 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import ModuleType
     from typing import TypeVar
 
@@ -187,20 +187,30 @@ class Window:
 
 class Look:
     """A search for who holds what grows (holders.py). early: while the loop runs, in its thread, which must not wait
-    for more than a few milliseconds; sooner: only if the recording will be too long for the next one."""
+    for more than a few milliseconds; sooner: only if the recording will be too long for the next one; alive: at the
+    end, for who holds what is alive, too."""
 
-    def __init__(self, window: Window, *, early: bool = False, sooner: bool = False) -> None:
+    def __init__(self, window: Window, *, early: bool = False, sooner: bool = False, alive: bool = True) -> None:
         capture = window.capture
         self.window = window
         self.early = early
         self.recorded = time.monotonic() - capture.began
         self.sooner = sooner
+        self.alive = alive and not early
         self.known = capture.holders
 
     @property
     def is_over(self) -> bool:
         """Whether the capture has ended, or is another process's."""
         return self.window.capture is not _capture or self.window.foreign
+
+    def goes_on(self, parts: "Iterator[None]") -> bool:
+        """Does the next part of the search; whether there are more. early: none where another one is under way."""
+        if not self.early:
+            return next(parts, parts) is None
+        if self.is_over or self.window.closing:
+            return False
+        return bool(_unless_taken(self.window.capture.looking, lambda: next(parts, parts) is None))
 
     def source(self) -> "tuple[str, object, int] | None":
         """As Window.source, all that was recorded so far. None: an early search must not wait for it."""
@@ -240,12 +250,8 @@ def _look_early(sooner: bool) -> None:
     """Records who holds what grows so far: a function's variables are gone when the recording ends."""
     capture = _capture
     if capture is not None and capture.pid == os.getpid():
-        _unless_taken(capture.looking, lambda: _look(capture, sooner))
-
-
-def _look(capture: Capture, sooner: bool) -> None:
-    for window in capture.windows[:1]:  # the outermost, as at the stop
-        instruments.look_for_holders(capture.core, Look(window, early=True, sooner=sooner))
+        for window in capture.windows[:1]:  # the outermost, as at the stop
+            instruments.look_for_holders(capture.core, Look(window, early=True, sooner=sooner))
 
 
 def _unless_taken(lock: "_thread.RLock", function: "Callable[[], _T]") -> "_T | None":
@@ -314,10 +320,12 @@ def open_window(
         raise
 
 
-def close_window(window: Window, collect: bool = True, look: bool = True, error: BaseException | None = None) -> None:
+def close_window(
+    window: Window, collect: bool = True, look: bool = True, error: BaseException | None = None, alive: bool = True
+) -> None:
     """Closes a window, after a marked collection (see garbage.py); the last one ends the capture. Twice, or in a forked
     child: nothing happens. collect=False: leaks are not needed. look=False: growth is not needed either.
-    error: what leaves it."""
+    error: what leaves it. alive=False: only holders of what grows are looked for, because the program goes on."""
     try:
         if _begins_to_close(window, error) and collect:
             capture = window.capture
@@ -326,20 +334,20 @@ def close_window(window: Window, collect: bool = True, look: bool = True, error:
             # memory was refused for it.
             seeks_before = seeks and (not gc.isenabled() or (error is not None and refusals.is_of(error)))
             if seeks_before:
-                _look_for_holders(window)
+                _look_for_holders(window, alive)
             garbage.collect_finally(capture.core)  # runs the program's finalizers: without the lock
             if look:
                 instruments.look_at_the_end(capture.core)
             if seeks and not seeks_before:
-                _look_for_holders(window)
+                _look_for_holders(window, alive)
         _close(window)
     except BaseException:
         _close(window)  # goes on where a signal's handler raised; nothing if it had come to its end
         raise
 
 
-def _look_for_holders(window: Window) -> None:
-    instruments.look_for_holders(window.capture.core, Look(window))
+def _look_for_holders(window: Window, alive: bool) -> None:
+    instruments.look_for_holders(window.capture.core, Look(window, alive=alive))
 
 
 def _begins_to_close(window: Window, error: BaseException | None) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 from cuptimem import _core
 from cuptimem.errors import own
+from cuptimem.objects import slices
 from cuptimem.record import filling, live_nodes
 from cuptimem.record.late_import import ImportWatch
 
@@ -116,11 +117,13 @@ class _Installed:
         """Runs once a second, in the main thread: late imports, and at doubling intervals filling containers."""
         self.watch.poke()
         self.seconds += 1
-        if self.seconds & (self.seconds - 1) == 0:
-            try:
-                filling.note(_core)
-            except own(Exception) as error:  # nothing of this may reach the program
-                self.failed("containers that are filling are not known", error)
+        try:
+            if self.seconds & (self.seconds - 1) == 0:
+                slices.add("filling", filling.note_in_slices(_core))
+            else:
+                slices.go_on()  # here for programs without steps
+        except own(Exception) as error:  # nothing of this may reach the program
+            self.failed("containers that are filling are not known", error)
 
     def remove(self) -> None:
         _core.main_thread_call(None)
@@ -128,6 +131,7 @@ class _Installed:
         if unseen is not None:
             self._note_nodes(f"nodes kept by {unseen} are not seen dying")
         self.watch.stop()
+        slices.start()
         _core.operators_stop()
         _core.torch_unwatch()
         _core.frames_module_call(None)

@@ -1,0 +1,95 @@
+"""While the program runs, what is done with living objects is bounded by counts, however many objects there are."""
+
+import gc
+import weakref
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cuptimem
+from cuptimem import _core
+from cuptimem.objects import near, slices, walks
+from cuptimem.record import filling
+
+torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
+pytestmark = pytest.mark.torch
+
+LABEL = 32  # cm_event_kind
+FILLING = 9  # cm_mark_kind
+
+
+def step(model: Any, optimizer: Any) -> None:
+    optimizer.zero_grad()
+    sum(layer(torch.ones(1, 2)).sum() for layer in model).backward()
+    optimizer.step()
+
+
+def test_a_large_model_is_labelled_in_parts_and_nothing_is_kept_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walks, "_PART_LABELS", 100)
+    monkeypatch.setattr(slices, "_FREE_SECONDS", 1e9)
+    with cuptimem.profile(tmp_path / "a.cmem", holders=False):
+        model = torch.nn.ModuleList([torch.nn.Linear(2, 2) for _ in range(200)])
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+        for _ in range(30):
+            step(model, optimizer)
+        assert not slices._tasks
+        model.append(torch.nn.Linear(2, 2))
+        step(model, optimizer), step(model, optimizer)
+        assert slices._tasks  # tick 32: the second walk has begun
+        gone = weakref.ref(model), weakref.ref(model[0].weight)
+        del model, optimizer
+        gc.collect()
+        assert [ref() for ref in gone] == [None, None]
+    rows = _core.trace_dump(str(tmp_path / "a.cmem"))
+    parts, labels, names = [], 0, set()
+    for row in rows:
+        if row[0] == LABEL and row[6] != 1:
+            labels += 1
+            names.add(row[5].partition("\t")[0])
+        elif row[0] == "tick":
+            parts.append(labels)
+            labels = 0
+    assert 0 < max(parts) < 100 + 64 * 2, "a batch of modules has 128 parameters"
+    assert {"0.weight", "199.bias", "momentum_buffer of 0.weight", "momentum_buffer of 199.bias"} <= names
+
+
+def test_objects_that_are_near_are_few() -> None:
+    kept: list[Any] = [[number] for number in range(100_000)]
+    found = near.objects(500)
+    assert len(found) <= 500 and any(one is kept for one in found)
+
+
+def test_no_walk_goes_through_all_objects_while_the_program_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = torch.nn.ModuleList([torch.nn.Linear(2, 2)])
+    optimizer, held = torch.optim.SGD(model.parameters(), lr=0.1), []
+    with cuptimem.profile(tmp_path / "a.cmem"), monkeypatch.context() as patch:
+        patch.setattr(gc, "get_objects", lambda *_: pytest.fail("all objects are listed"))
+        for _ in range(40):
+            step(model, optimizer)
+            held.append(torch.ones(100))
+        slices.add("filling", filling.note_in_slices(_core))
+    report = cuptimem.open(tmp_path / "a.cmem")
+    assert "problems" not in report.environment
+
+
+def test_a_buffer_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "add", lambda *_: None)  # the looks that a slow machine would make here
+    buffer = deque([torch.empty(10) for _ in range(600)], maxlen=1000)
+    with cuptimem.profile(tmp_path / "a.cmem", holders=False):
+        task = filling.note_in_slices(_core)
+        for _ in task:
+            buffer.append(torch.empty(10))  # what comes meanwhile is read, too
+            _core.tick(_core.TICK_STEP, buffer)
+    parts = [0]
+    for row in _core.trace_dump(str(tmp_path / "a.cmem")):
+        if row[0] == "tick":
+            parts.append(0)
+        elif row[0] == "mark" and row[4] == FILLING and row[3]:
+            parts[-1] += 1
+    assert parts[:2] == [256, 256] and len(parts) == 3
