@@ -257,8 +257,11 @@ static bool finish(analyzer *a)
 static void say_steps(const cm_steps *steps, char *text, size_t size)
 {
     size_t named = steps->loop_count > LOOPS_NAMED + 1 ? LOOPS_NAMED : steps->loop_count;
-    int used = steps->count == 0 ? snprintf(text, size, "it has no steps")
-                                 : snprintf(text, size, "it has steps 0 to %zu", steps->count - 1);
+    int used;
+    if (steps->count < 2)
+        used = snprintf(text, size, "%s", steps->count ? "it has step 0 alone" : "it has no steps");
+    else
+        used = snprintf(text, size, "it has steps 0 to %zu", steps->count - 1);
     for (size_t i = 0; i < named && used >= 0 && (size_t)used < size; i++)
         used += snprintf(text + used, size - (size_t)used, "%s%s", i ? ", " : " (",
                          steps->loop[i].name);
