@@ -77,8 +77,8 @@ enum {
     CM_GROWTH_NOISE_PERCENT = 20,
     /* (b): this part of the span, at its end, only lowers the envelope. */
     CM_GROWTH_TAIL = 10,
-    /* Whole epochs without the group: a group that begins so many steps later is not a per-epoch
-     * list. One that begins with the epoch may be work of the last epoch only. */
+    /* Epochs that must pass before a late group is ruled out as a per-epoch list. One that begins
+     * with the epoch may be work of the last epoch only. */
     CM_GROWTH_EPOCHS_WITHOUT = 2,
     CM_GROWTH_EPOCH_ONSET = 3,
     /* Curriculum: (b) is explained where at least this share (percent) of the loop's other forward

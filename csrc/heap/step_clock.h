@@ -117,7 +117,7 @@ void cm_clock_free(cm_clock *clock);
 bool cm_clock_tick(cm_clock *clock, const cm_tick *tick);
 /* An object that may tick was created, or (before_start) found alive. */
 bool cm_clock_object(cm_clock *clock, uint64_t object, cm_moment at, bool before_start);
-/* Another object has this address now, and its creation is no setup (a data iterator). */
+/* The address was reused by an object whose creation is not set-up work (a data iterator). */
 bool cm_clock_renew(cm_clock *clock, uint64_t object);
 /* A block was allocated by this stack, numbered like a tick's. */
 bool cm_clock_block(cm_clock *clock, uint32_t stack, uint32_t thread, cm_moment at);

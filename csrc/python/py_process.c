@@ -162,7 +162,7 @@ static void on_fork(PyObject *const *arguments, Py_ssize_t count, PyObject *resu
     end_watched();
 }
 
-/* The text of bytes, or of a str if the program's own code calls; else "". */
+/* UTF-8 of bytes, or of a str when user code calls; else "". */
 static const char *text_of(PyObject *item)
 {
     const char *text = "";

@@ -50,7 +50,7 @@ class _Test:
     left: bool = False  # whether what it left behind was seen
     attached: bool = False  # the record, to a report
     made: Set[judging.Identity] = frozenset()  # blocks that its body left: not those that a teardown makes
-    held: dict[str, Any] = field(default_factory=dict)  # of the report of an unexpected pass, until leaks are judged
+    held: dict[str, Any] = field(default_factory=dict)  # attributes of an xpass report, kept until the leak verdict
 
     @property
     def unmeasured_limit(self) -> bool:

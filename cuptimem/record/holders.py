@@ -20,7 +20,7 @@ from cuptimem.errors import own
 from cuptimem.objects import graph_paths, living, referrers
 from cuptimem.objects.referrers import Route, Segment
 from cuptimem.record import refusals
-from cuptimem.record.recorder import Look
+from cuptimem.record.recorder import HolderSearch
 from cuptimem.report.leaks import OTHERS, UNDECIDED, Holder, Leak
 from cuptimem.report.stacks import Frame, user_frame
 
@@ -373,7 +373,7 @@ def _indices(found: set[int]) -> str:
 # -- of a recording ------------------------------------------------------------------------------------------------
 
 
-def note(core: Any, look: Look) -> None:
+def note(core: Any, look: HolderSearch) -> None:
     """Searches for the holders of what grows in a recording that still runs, at its end for those of all that is alive,
     and records them."""
     for _ in note_in_slices(core, look):

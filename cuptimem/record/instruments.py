@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from cuptimem.record.late_import import ImportWatch
-    from cuptimem.record.recorder import Look, Options
+    from cuptimem.record.recorder import HolderSearch, Options
 
 
 # Torch may arrive in one thread while another one ends the capture. The lock's holder must not wait for an import:
@@ -28,7 +28,7 @@ _DUE_WALK, _DUE_LOOK, _DUE_LOOK_SOONER, _DUE_SLICE = 1, 2, 4, 8  # _core.walks_d
 _waiting: "ImportWatch | None" = None  # for torch, and for what starts processes
 _hooked = False
 _walks = False  # whether names of what is alive are wanted
-_look_early: "Callable[[bool], object] | None" = None  # for who holds what grows; None: not wanted
+_look_early: "Callable[[bool], object] | None" = None  # starts the early holder search; None: off
 _first_step: "float | None" = None  # when it ended
 _problems: "list[str]" = []
 _notes: "dict[str, str]" = {}
@@ -166,7 +166,7 @@ def look_at_the_end(core: "ModuleType") -> None:
     look_at_names(full=True)
 
 
-def look_for_holders(core: "ModuleType", look: "Look") -> None:
+def look_for_holders(core: "ModuleType", look: "HolderSearch") -> None:
     """Records who holds what grows, if anything does; early: in slices. Only a signal's handler raises."""
     if "torch" not in sys.modules:
         return
@@ -180,7 +180,7 @@ def look_for_holders(core: "ModuleType", look: "Look") -> None:
             continue
 
 
-def _parts_of_look(core: "ModuleType", look: "Look") -> "Iterator[None]":
+def _parts_of_look(core: "ModuleType", look: "HolderSearch") -> "Iterator[None]":
     try:
         from cuptimem.objects import living
         from cuptimem.record import holders

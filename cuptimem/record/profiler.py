@@ -556,7 +556,7 @@ class Profile(Figures, Displayed, Brief):
 
 
 def _is_of_another_process(path: str) -> bool:
-    """Whether the file may well be of another process of this program: only then it is no mistake that it is there."""
+    """True if another process of this program may have written it; any other existing file is an error."""
     if not os.path.isfile(path):
         return False
     if role.is_one_of_several():

@@ -185,7 +185,7 @@ class Window:
         return self.file.path, self.file.trace or self.file.path, self.number
 
 
-class Look:
+class HolderSearch:
     """A search for who holds what grows (holders.py). early: while the loop runs, in its thread, which must not wait
     for more than a few milliseconds; sooner: only if the recording will be too long for the next one; alive: at the
     end, for who holds what is alive, too."""
@@ -251,7 +251,7 @@ def _look_early(sooner: bool) -> None:
     capture = _capture
     if capture is not None and capture.pid == os.getpid():
         for window in capture.windows[:1]:  # the outermost, as at the stop
-            instruments.look_for_holders(capture.core, Look(window, early=True, sooner=sooner))
+            instruments.look_for_holders(capture.core, HolderSearch(window, early=True, sooner=sooner))
 
 
 def _unless_taken(lock: "_thread.RLock", function: "Callable[[], _T]") -> "_T | None":
@@ -347,7 +347,7 @@ def close_window(
 
 
 def _look_for_holders(window: Window, alive: bool) -> None:
-    instruments.look_for_holders(window.capture.core, Look(window, alive=alive))
+    instruments.look_for_holders(window.capture.core, HolderSearch(window, alive=alive))
 
 
 def _begins_to_close(window: Window, error: BaseException | None) -> bool:

@@ -68,7 +68,7 @@ typedef struct cm_sim_report {
         magic; /*   0: the bytes of CM_SIM_REPORT_MAGIC; written last: without it, not ours */
     uint32_t version;               /*   8 */
     uint32_t header_bytes;          /*  12: where the devices begin */
-    uint32_t device_bytes;          /*  16: of each device */
+    uint32_t device_bytes;          /*  16: bytes per device entry */
     uint32_t device_room;           /*  20: how many are there; `devices` of them are used */
     uint32_t note_bytes;            /*  24 */
     uint32_t note_room;             /*  28 */

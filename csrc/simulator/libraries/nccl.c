@@ -381,7 +381,7 @@ PROFILED(ncclCommMemStats);
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-/* The program's own, to be registered: no part of a communicator. */
+/* Memory the program owns; not charged to a communicator. */
 CM_SIM_EXPORT int ncclMemAlloc(void **result, size_t bytes)
 {
     CM_SIM_ENTRY;

@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* What the program has, and what the pool keeps. */
+/* One pool allocation: in use, or freed and cached. */
 struct held {
     cm_sim_pool *pool;
     void *address;

@@ -41,7 +41,7 @@ typedef struct loaded {
     bool driver;
     int runtime; /* libcudart's major version, 0: none is there */
     char driver_path[PATH_MAX], cupti_path[PATH_MAX];
-    place places[PLACES]; /* of CUDA's libraries and PyTorch's */
+    place places[PLACES]; /* where CUDA's and PyTorch's libraries are mapped */
     size_t place_count;
 } loaded;
 
