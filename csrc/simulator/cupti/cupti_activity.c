@@ -153,13 +153,6 @@ CM_SIM_EXPORT int cuptiActivityDisable(uint32_t kind)
     return cm_sim_cupti_switch_kind(CM_CUPTI_FIRST, kind, false);
 }
 
-/* Real CUPTI reports contexts, devices, ... that exist already: those kinds are not simulated. */
-CM_SIM_EXPORT int cuptiActivityEnableAndDump(uint32_t kind)
-{
-    CM_CUPTI_FIRST_INTERFACE;
-    return cm_sim_cupti_switch_kind(CM_CUPTI_FIRST, kind, true);
-}
-
 static int switch_context(void *context, uint32_t kind, unsigned state)
 {
     int device = cm_sim_cupti_context_device(context);

@@ -163,45 +163,7 @@ CM_SIM_EXPORT int cuptiActivitySetAttribute(uint32_t which, size_t *size, const 
     return cm_sim_cupti_set_attribute(CM_CUPTI_FIRST, which, size, value);
 }
 
-static int enable(unsigned which, uint8_t on)
-{
-    CM_CUPTI_FIRST_INTERFACE;
-    CM_CUPTI_NEEDS_DRIVER;
-    set(CM_CUPTI_FIRST, which, on != 0);
-    return CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiActivityEnableAllocationSource(uint8_t on)
-{
-    return enable(ALLOCATION_SOURCE, on);
-}
-
-CM_SIM_EXPORT int cuptiActivityEnableLatencyTimestamps(uint8_t on)
-{
-    return enable(LATENCY, on);
-}
-
-/* What these add to (launch attributes, device graphs, CUDA_EVENT and SYNCHRONIZATION records) does
- * not occur here. */
-CM_SIM_EXPORT int cuptiActivityEnableLaunchAttributes(uint8_t on)
-{
-    (void)on;
-    return CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiActivityEnableDeviceGraph(uint8_t on)
-{
-    (void)on;
-    return CM_CUPTI_OK;
-}
-
 CM_SIM_EXPORT int cuptiActivityEnableCudaEventDeviceTimestamps(uint8_t on)
-{
-    (void)on;
-    return CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiActivityEnableAllSyncRecords(uint8_t on)
 {
     (void)on;
     return CM_CUPTI_OK;

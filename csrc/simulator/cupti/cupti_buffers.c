@@ -243,12 +243,6 @@ CM_SIM_EXPORT int cuptiActivityFlushAll(uint32_t flag)
     return CM_CUPTI_OK;
 }
 
-CM_SIM_EXPORT int cuptiActivityFlush(void *context, uint32_t stream, uint32_t flag)
-{
-    (void)context, (void)stream; /* as the vendor's does */
-    return cuptiActivityFlushAll(flag);
-}
-
 CM_SIM_EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *count)
 {
     (void)context, (void)stream; /* one count for all, since CUDA 6 */

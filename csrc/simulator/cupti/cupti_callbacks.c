@@ -357,14 +357,6 @@ static bool known(int domain)
     return domain > 0 && domain < CM_CUPTI_DOMAINS && cm_sim_cupti_generation()->ids[domain];
 }
 
-static void enable_domain(cm_cupti_subscriber *one, int domain, bool enable)
-{
-    unsigned count = cm_sim_cupti_generation()->ids[domain];
-
-    for (unsigned id = 1; id < count; id++)
-        atomic_store_explicit(&one->enabled[domain][id], enable, memory_order_relaxed);
-}
-
 CM_SIM_EXPORT int cuptiEnableCallback(uint32_t enable, void *handle, int domain, uint32_t id)
 {
     if (!known(domain) || !id || id >= cm_sim_cupti_generation()->ids[domain])
@@ -379,38 +371,20 @@ CM_SIM_EXPORT int cuptiEnableCallback(uint32_t enable, void *handle, int domain,
     return one ? CM_CUPTI_OK : CM_CUPTI_INVALID_PARAMETER;
 }
 
-static int enable_domains(uint32_t enable, void *handle, int first, int last)
-{
-    cm_sim_cupti_lock();
-    cm_cupti_subscriber *one = find(handle);
-    for (int domain = first; one && domain <= last; domain++)
-        enable_domain(one, domain, enable != 0);
-    if (one)
-        cm_sim_cupti_recompute();
-    cm_sim_cupti_unlock();
-    return one ? CM_CUPTI_OK : CM_CUPTI_INVALID_PARAMETER;
-}
-
 CM_SIM_EXPORT int cuptiEnableDomain(uint32_t enable, void *handle, int domain)
 {
-    return known(domain) ? enable_domains(enable, handle, domain, domain)
-                         : CM_CUPTI_INVALID_PARAMETER;
-}
-
-CM_SIM_EXPORT int cuptiEnableAllDomains(uint32_t enable, void *handle)
-{
-    return enable_domains(enable, handle, 1, CM_CUPTI_DOMAINS - 1);
-}
-
-CM_SIM_EXPORT int cuptiGetCallbackState(uint32_t *enable, void *handle, int domain, uint32_t id)
-{
-    if (!enable || !known(domain) || id >= cm_sim_cupti_generation()->ids[domain])
+    if (!known(domain))
         return CM_CUPTI_INVALID_PARAMETER;
+    cm_sim_cupti_lock();
     cm_cupti_subscriber *one = find(handle);
-    if (!one)
-        return CM_CUPTI_INVALID_PARAMETER;
-    *enable = atomic_load(&one->enabled[domain][id]);
-    return CM_CUPTI_OK;
+    if (one) {
+        unsigned count = cm_sim_cupti_generation()->ids[domain];
+        for (unsigned id = 1; id < count; id++)
+            atomic_store_explicit(&one->enabled[domain][id], enable != 0, memory_order_relaxed);
+        cm_sim_cupti_recompute();
+    }
+    cm_sim_cupti_unlock();
+    return one ? CM_CUPTI_OK : CM_CUPTI_INVALID_PARAMETER;
 }
 
 CM_SIM_EXPORT int cuptiGetCallbackName(int domain, uint32_t id, const char **name)
@@ -419,35 +393,4 @@ CM_SIM_EXPORT int cuptiGetCallbackName(int domain, uint32_t id, const char **nam
         return CM_CUPTI_INVALID_PARAMETER;
     *name = cm_sim_cupti_name(domain, id);
     return *name ? CM_CUPTI_OK : CM_CUPTI_INVALID_PARAMETER;
-}
-
-CM_SIM_EXPORT int cuptiSupportedDomains(size_t *count, const int **table)
-{
-    static const int domains[] = {CM_CUPTI_DRIVER_API,  CM_CUPTI_RUNTIME_API, CM_CUPTI_RESOURCE,
-                                  CM_CUPTI_SYNCHRONIZE, CM_CUPTI_NVTX,        CM_CUPTI_STATE};
-
-    CM_CUPTI_NEEDS_DRIVER;
-    if (!count || !table)
-        return CM_CUPTI_INVALID_PARAMETER;
-    *table = domains;
-    *count = CM_CUPTI_DOMAINS - 1 - !known(CM_CUPTI_STATE);
-    return CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiGetEnabledCallbacks(void *handle, int domain, uint32_t *ids, uint32_t *room,
-                                           uint32_t *count)
-{
-    const cm_cupti_subscriber *one = find(handle);
-
-    if (!one || !known(domain) || !count || (ids && !room))
-        return CM_CUPTI_INVALID_PARAMETER;
-    *count = 0;
-    for (uint32_t id = 0; id < CM_CUPTI_IDS; id++) {
-        if (!atomic_load(&one->enabled[domain][id]))
-            continue;
-        if (ids && *count < *room)
-            ids[*count] = id;
-        ++*count;
-    }
-    return CM_CUPTI_OK;
 }

@@ -65,14 +65,6 @@ CM_SIM_EXPORT int cuptiSetThreadIdType(uint32_t type)
     return CM_CUPTI_OK;
 }
 
-CM_SIM_EXPORT int cuptiGetThreadIdType(uint32_t *type)
-{
-    if (!type)
-        return CM_CUPTI_INVALID_PARAMETER;
-    *type = atomic_load(&thread_id_type);
-    return CM_CUPTI_OK;
-}
-
 /* --- Waiting for others ----------------------------------------------------------------------- */
 
 bool cm_sim_cupti_wait(atomic_uint *count, unsigned least)
@@ -177,12 +169,6 @@ CM_SIM_EXPORT int cuptiGetErrorMessage(uint32_t result, const char **text)
     return cuptiGetResultString(result, text);
 }
 
-/* Of calls that cannot return a result; nothing here fails late. */
-CM_SIM_EXPORT int cuptiGetLastError(void)
-{
-    return CM_CUPTI_OK;
-}
-
 /* --- Numbers of things ------------------------------------------------------------------------ */
 
 CM_SIM_EXPORT int cuptiGetContextId(void *context, uint32_t *id)
@@ -216,50 +202,6 @@ CM_SIM_EXPORT int cuptiGetStreamIdEx(void *context, void *stream, uint8_t per_th
         return CM_CUPTI_INVALID_PARAMETER;
     *id = cm_sim_cupti_stream(stream);
     return *id == CM_CUPTI_NO_STREAM ? CM_CUPTI_INVALID_STREAM : CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiGetStreamId(void *context, void *stream, uint32_t *id)
-{
-    return cuptiGetStreamIdEx(context, stream, 0, id);
-}
-
-CM_SIM_EXPORT int cuptiGetNumContexts(uint32_t *count)
-{
-    if (!count)
-        return CM_CUPTI_INVALID_PARAMETER;
-    *count = 0;
-    for (int device = 0; device < cm_sim_config_get()->devices; device++)
-        *count += cm_sim_has_context(device);
-    return CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiComputeCapabilitySupported(int major, int minor, int *support)
-{
-    (void)minor;
-    if (!support)
-        return CM_CUPTI_INVALID_PARAMETER;
-    *support = major >= 5;
-    return CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiDeviceSupported(int device, int *support)
-{
-    if (!support)
-        return CM_CUPTI_INVALID_PARAMETER;
-    if (device < 0 || device >= cm_sim_config_get()->devices)
-        return CM_CUPTI_INVALID_DEVICE;
-    *support = 1;
-    return CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiDeviceVirtualizationMode(int device, uint32_t *mode)
-{
-    if (!mode)
-        return CM_CUPTI_INVALID_PARAMETER;
-    if (device < 0 || device >= cm_sim_config_get()->devices)
-        return CM_CUPTI_INVALID_DEVICE;
-    *mode = 0;
-    return CM_CUPTI_OK;
 }
 
 /* --- The end ---------------------------------------------------------------------------------- */

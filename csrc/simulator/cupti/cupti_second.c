@@ -37,12 +37,6 @@ CM_SIM_EXPORT int cuptiActivityEnable_v2(void *handle, uint32_t kind, const void
     return result ? result : switch_kind(handle, kind, true);
 }
 
-CM_SIM_EXPORT int cuptiActivityEnableAndDump_v2(void *handle, uint32_t kind,
-                                                const void *configuration)
-{
-    return cuptiActivityEnable_v2(handle, kind, configuration);
-}
-
 CM_SIM_EXPORT int cuptiActivityDisable_v2(void *handle, uint32_t kind, const void *configuration)
 {
     int result = no_configuration(configuration);
@@ -140,36 +134,6 @@ CM_SIM_EXPORT int cuptiGetTimestamp_v2(void *handle, uint64_t *time)
     if (!cm_sim_cupti_client_of(handle) || !time)
         return CM_CUPTI_INVALID_PARAMETER;
     *time = cm_sim_cupti_now();
-    return CM_CUPTI_OK;
-}
-
-/* handle NULL: of all of them. */
-CM_SIM_EXPORT int cuptiActivityGetEnabledKinds(void *handle, uint32_t *kinds, uint32_t *room,
-                                               uint32_t *count)
-{
-    unsigned client = cm_sim_cupti_client_of(handle);
-
-    if ((handle && !client) || !count || (kinds && !room))
-        return CM_CUPTI_INVALID_PARAMETER;
-    *count = 0;
-    for (uint32_t kind = 0; kind < CM_CUPTI_KINDS; kind++) {
-        bool on = handle && cm_sim_cupti_is_on(client, kind);
-        for (unsigned one = 0; !handle && one < CM_CUPTI_CLIENTS; one++)
-            on |= cm_sim_cupti_is_on(one, kind);
-        if (!on)
-            continue;
-        if (kinds && *count < *room)
-            kinds[*count] = kind;
-        ++*count;
-    }
-    return CM_CUPTI_OK;
-}
-
-CM_SIM_EXPORT int cuptiIsTracingSessionRunning(uint8_t *running)
-{
-    if (!running)
-        return CM_CUPTI_INVALID_PARAMETER;
-    *running = cm_sim_cupti_subscribers() > 0 || cm_sim_cupti_any_kind_on();
     return CM_CUPTI_OK;
 }
 

@@ -149,7 +149,6 @@ static void nodriver(void)
     uint32_t version = 1;
     uint64_t time;
     size_t size = sizeof time;
-    const int *domains;
     const char *name;
 
     EQUAL(cuptiSubscribe(&one, hear, NULL), UNKNOWN);
@@ -159,7 +158,6 @@ static void nodriver(void)
     EQUAL(cuptiActivityFlushPeriod(10), UNKNOWN);
     EQUAL(cuptiActivityGetAttribute(0, &size, &time), UNKNOWN);
     EQUAL(cuptiActivityPushExternalCorrelationId(5, 1), UNKNOWN);
-    EQUAL(cuptiSupportedDomains(&size, &domains), UNKNOWN);
     EQUAL(cuptiGetTimestamp(&time), OK);
     EQUAL(cuptiGetCallbackName(DRIVER_API, CU_MALLOC, &name), OK);
     EQUAL(cuptiActivityRegisterCallbacks(give, take_back), OK);
