@@ -286,12 +286,6 @@ CM_SIM_EXPORT int cudnnBackendDestroyDescriptor(descriptor *what)
     return DNN_SUCCESS;
 }
 
-CM_SIM_EXPORT int cudnnBackendInitialize(descriptor *what)
-{
-    CM_SIM_ENTRY;
-    return what ? DNN_SUCCESS : DNN_NULL_POINTER;
-}
-
 CM_SIM_EXPORT int cudnnBackendFinalize(descriptor *what)
 {
     CM_SIM_ENTRY;

@@ -206,27 +206,11 @@ CM_SIM_EXPORT int cudnnSetTensorNdDescriptor(dnn_tensor *tensor, int type, int d
     return strides ? describe(tensor, type, 0, dimensions, sizes, strides) : DNN_NULL_POINTER;
 }
 
-CM_SIM_EXPORT int cudnnSetTensorNdDescriptorEx(dnn_tensor *tensor, int format, int type,
-                                               int dimensions, const int *sizes)
-{
-    CM_SIM_ENTRY;
-    return describe(tensor, type, format, dimensions, sizes, NULL);
-}
-
 CM_SIM_EXPORT int cudnnSetTensor4dDescriptor(dnn_tensor *tensor, int format, int type, int n, int c,
                                              int h, int w)
 {
     CM_SIM_ENTRY;
     return describe(tensor, type, format, 4, (const int[]){n, c, h, w}, NULL);
-}
-
-CM_SIM_EXPORT int cudnnSetTensor4dDescriptorEx(dnn_tensor *tensor, int type, int n, int c, int h,
-                                               int w, int n_stride, int c_stride, int h_stride,
-                                               int w_stride)
-{
-    CM_SIM_ENTRY;
-    return describe(tensor, type, 0, 4, (const int[]){n, c, h, w},
-                    (const int[]){n_stride, c_stride, h_stride, w_stride});
 }
 
 CM_SIM_EXPORT int cudnnSetFilterNdDescriptor(dnn_tensor *filter, int type, int format,
@@ -276,16 +260,4 @@ CM_SIM_EXPORT int cudnnGetFilterNdDescriptor(const dnn_tensor *filter, int wante
 {
     CM_SIM_ENTRY;
     return read_back(filter, wanted, type, format, dimensions, sizes, NULL);
-}
-
-CM_SIM_EXPORT int cudnnGetTensorSizeInBytes(const dnn_tensor *tensor, size_t *bytes)
-{
-    CM_SIM_ENTRY;
-    if (!tensor || !bytes)
-        return DNN_NULL_POINTER;
-    size_t last = 0; /* the farthest element */
-    for (int i = 0; i < tensor->dimensions; i++)
-        last += tensor->size[i] ? (size_t)(tensor->size[i] - 1) * (size_t)tensor->stride[i] : 0;
-    *bytes = cm_sim_dnn_elements(tensor) ? (last + 1) * cm_sim_dnn_element(tensor->type) : 0;
-    return DNN_SUCCESS;
 }

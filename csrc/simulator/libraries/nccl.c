@@ -154,7 +154,6 @@ CM_SIM_EXPORT int ncclCommInitAll(communicator **comms, int count, const int *li
         return cm_nccl_failed(INVALID_USAGE, "two ranks have the same device");
     return join_all(count, devices, results);
 }
-PROFILED(ncclCommInitAll);
 
 CM_SIM_EXPORT int ncclGetUniqueId(id *result)
 {
@@ -167,7 +166,6 @@ CM_SIM_EXPORT int ncclGetUniqueId(id *result)
     memcpy(result->bytes, &number, sizeof number);
     return SUCCESS;
 }
-PROFILED(ncclGetUniqueId);
 
 static int join_one(communicator **result, int ranks, const id *of, int rank)
 {
@@ -194,7 +192,6 @@ CM_SIM_EXPORT int ncclCommInitRank(communicator **result, int ranks, id of, int 
     CM_SIM_ENTRY;
     return join_one(result, ranks, &of, rank);
 }
-PROFILED(ncclCommInitRank);
 
 CM_SIM_EXPORT int ncclCommInitRankConfig(communicator **result, int ranks, id of, int rank,
                                          const void *config)
@@ -202,7 +199,6 @@ CM_SIM_EXPORT int ncclCommInitRankConfig(communicator **result, int ranks, id of
     CM_SIM_ENTRY;
     return join_one(result, ranks, &of, rank);
 }
-PROFILED(ncclCommInitRankConfig);
 
 CM_SIM_EXPORT int ncclCommInitRankScalable(communicator **result, int ranks, int rank, int ids,
                                            const id *of, const void *config)
@@ -212,7 +208,6 @@ CM_SIM_EXPORT int ncclCommInitRankScalable(communicator **result, int ranks, int
         return cm_nccl_failed(INVALID_ARGUMENT, "no id");
     return join_one(result, ranks, of, rank);
 }
-PROFILED(ncclCommInitRankScalable);
 
 /* All that wait for the same id as the first one of the list. */
 static int join_first(void)
@@ -263,13 +258,11 @@ CM_SIM_EXPORT int ncclCommDestroy(communicator *comm)
     leave(comm);
     return SUCCESS;
 }
-PROFILED(ncclCommDestroy);
 
 CM_SIM_EXPORT int ncclCommAbort(communicator *comm)
 {
     return ncclCommDestroy(comm);
 }
-PROFILED(ncclCommAbort);
 
 int cm_nccl_accept(const communicator *comm)
 {
@@ -281,14 +274,12 @@ CM_SIM_EXPORT int ncclCommFinalize(communicator *comm)
     CM_SIM_ENTRY;
     return cm_nccl_accept(comm);
 }
-PROFILED(ncclCommFinalize);
 
 CM_SIM_EXPORT int ncclCommRevoke(communicator *comm, int flags)
 {
     CM_SIM_ENTRY;
     return cm_nccl_accept(comm);
 }
-PROFILED(ncclCommRevoke);
 
 /* Only a rank that is to be alone: the others would have to come from elsewhere. */
 CM_SIM_EXPORT int ncclCommSplit(communicator *comm, int color, int key, communicator **result,
@@ -304,7 +295,6 @@ CM_SIM_EXPORT int ncclCommSplit(communicator *comm, int color, int key, communic
         return elsewhere();
     return join_all(1, &comm->device, &result);
 }
-PROFILED(ncclCommSplit);
 
 CM_SIM_EXPORT int ncclCommShrink(communicator *comm, const int *without, int count,
                                  communicator **result, const void *config, int flags)
@@ -314,7 +304,6 @@ CM_SIM_EXPORT int ncclCommShrink(communicator *comm, const int *without, int cou
         return cm_nccl_failed(INVALID_ARGUMENT, "no communicator");
     return elsewhere();
 }
-PROFILED(ncclCommShrink);
 
 CM_SIM_EXPORT int ncclCommGrow(communicator *comm, int ranks, const id *of, int rank,
                                communicator **result, const void *config)
@@ -322,13 +311,11 @@ CM_SIM_EXPORT int ncclCommGrow(communicator *comm, int ranks, const id *of, int 
     CM_SIM_ENTRY;
     return elsewhere();
 }
-PROFILED(ncclCommGrow);
 
 CM_SIM_EXPORT int ncclCommGetUniqueId(communicator *comm, id *result)
 {
     return cm_nccl_accept(comm) ? INVALID_ARGUMENT : ncclGetUniqueId(result);
 }
-PROFILED(ncclCommGetUniqueId);
 
 #define GETTER(name, type, value)                                                                  \
     CM_SIM_EXPORT int name(const communicator *comm, type *result)                                 \
@@ -338,8 +325,7 @@ PROFILED(ncclCommGetUniqueId);
             return cm_nccl_failed(INVALID_ARGUMENT, "no communicator");                            \
         *result = (value);                                                                         \
         return SUCCESS;                                                                            \
-    }                                                                                              \
-    PROFILED(name)
+    }
 GETTER(ncclCommCount, int, comm->of->ranks);
 GETTER(ncclCommUserRank, int, comm->rank);
 GETTER(ncclCommCuDevice, int, comm->device);
@@ -353,7 +339,6 @@ CM_SIM_EXPORT int ncclCommSuspend(communicator *comm, int flags)
     give(comm);
     return SUCCESS;
 }
-PROFILED(ncclCommSuspend);
 
 CM_SIM_EXPORT int ncclCommResume(communicator *comm)
 {
@@ -362,7 +347,6 @@ CM_SIM_EXPORT int ncclCommResume(communicator *comm)
         return INVALID_ARGUMENT;
     return comm->memory ? SUCCESS : take(comm);
 }
-PROFILED(ncclCommResume);
 
 CM_SIM_EXPORT int ncclCommMemStats(const communicator *comm, int which, uint64_t *value)
 {
@@ -377,7 +361,6 @@ CM_SIM_EXPORT int ncclCommMemStats(const communicator *comm, int which, uint64_t
                                                            : 0;
     return SUCCESS;
 }
-PROFILED(ncclCommMemStats);
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
@@ -395,7 +378,6 @@ CM_SIM_EXPORT int ncclMemAlloc(void **result, size_t bytes)
     *result = (void *)(uintptr_t)address;
     return SUCCESS;
 }
-PROFILED(ncclMemAlloc);
 
 CM_SIM_EXPORT int ncclMemFree(void *memory)
 {
@@ -403,7 +385,6 @@ CM_SIM_EXPORT int ncclMemFree(void *memory)
     return memory && cuMemFree_v2((uintptr_t)memory) ? cm_nccl_failed(CUDA_ERROR, "no such memory")
                                                      : SUCCESS;
 }
-PROFILED(ncclMemFree);
 
 /* A registration is known by the address. */
 CM_SIM_EXPORT int ncclCommRegister(const communicator *comm, void *memory, size_t bytes,
@@ -415,33 +396,28 @@ CM_SIM_EXPORT int ncclCommRegister(const communicator *comm, void *memory, size_
     *result = memory;
     return SUCCESS;
 }
-PROFILED(ncclCommRegister);
 
 CM_SIM_EXPORT int ncclCommDeregister(const communicator *comm, void *registered)
 {
     CM_SIM_ENTRY;
     return cm_nccl_accept(comm);
 }
-PROFILED(ncclCommDeregister);
 
 CM_SIM_EXPORT int ncclCommWindowRegister(const communicator *comm, void *memory, size_t bytes,
                                          void **result, int flags)
 {
     return ncclCommRegister(comm, memory, bytes, result);
 }
-PROFILED(ncclCommWindowRegister);
 
 CM_SIM_EXPORT int ncclCommWindowDeregister(const communicator *comm, void *window)
 {
     return ncclCommDeregister(comm, window);
 }
-PROFILED(ncclCommWindowDeregister);
 
 CM_SIM_EXPORT int ncclWinGetUserPtr(const communicator *comm, void *window, void **result)
 {
     return ncclCommRegister(comm, window, 0, result);
 }
-PROFILED(ncclWinGetUserPtr);
 
 /* --- kernels of the program's own that would talk to each other ------------------------------- */
 
@@ -451,8 +427,7 @@ PROFILED(ncclWinGetUserPtr);
         CM_SIM_ENTRY;                                                                              \
         cm_sim_note(CM_SIM_NOTE_REFUSED, "NCCL's one-sided and device calls", 0);                  \
         return cm_nccl_failed(INVALID_USAGE, #name " is not simulated");                           \
-    }                                                                                              \
-    PROFILED(name)
+    }
 REFUSED(ncclDevCommCreate);
 REFUSED(ncclDevCommDestroy);
 REFUSED(ncclGetLsaDevicePointer);
@@ -473,7 +448,6 @@ CM_SIM_EXPORT int ncclGetVersion(int *version)
     *version = CM_SIM_NCCL_VERSION;
     return SUCCESS;
 }
-PROFILED(ncclGetVersion);
 
 CM_SIM_EXPORT const char *ncclGetErrorString(int status)
 {

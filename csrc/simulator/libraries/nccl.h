@@ -57,7 +57,8 @@ static inline void *cm_nccl_grown(void *list, size_t count, size_t *room, size_t
     return made;
 }
 
-/* What ncclXxx does pncclXxx does, for profilers that wrap the former. */
+/* What ncclXxx does pncclXxx does. The others are refused: nobody wraps them here. These return
+ * text. */
 #define PROFILED(name)                                                                             \
     extern __typeof(name) p##name __attribute__((alias(#name), visibility("default")))
 

@@ -137,7 +137,6 @@ CM_SIM_EXPORT int ncclGroupStart(void)
     cm_nccl_group_depth++;
     return SUCCESS;
 }
-PROFILED(ncclGroupStart);
 
 static int close_group(bool doing)
 {
@@ -151,7 +150,6 @@ CM_SIM_EXPORT int ncclGroupEnd(void)
     CM_SIM_ENTRY;
     return close_group(true);
 }
-PROFILED(ncclGroupEnd);
 
 /* How long it would take is unknown. */
 CM_SIM_EXPORT int ncclGroupSimulateEnd(void *info)
@@ -159,7 +157,6 @@ CM_SIM_EXPORT int ncclGroupSimulateEnd(void *info)
     CM_SIM_ENTRY;
     return close_group(false);
 }
-PROFILED(ncclGroupSimulateEnd);
 
 /* --- collectives ------------------------------------------------------------------------------ */
 
@@ -199,14 +196,12 @@ CM_SIM_EXPORT int ncclBroadcast(const void *from, void *to, size_t count, int ty
     call asked = {BROADCAST, comm, from, to, .root = root, .stream = stream};
     return collective(asked, count, type, -1);
 }
-PROFILED(ncclBroadcast);
 
 CM_SIM_EXPORT int ncclBcast(void *buffer, size_t count, int type, int root, communicator *comm,
                             cm_sim_stream *stream)
 {
     return ncclBroadcast(buffer, buffer, count, type, root, comm, stream);
 }
-PROFILED(ncclBcast);
 
 /* Where it is only the root that gets something. */
 static void *at_root(void *to, int root, const communicator *comm)
@@ -221,7 +216,6 @@ CM_SIM_EXPORT int ncclReduce(const void *from, void *to, size_t count, int type,
     call asked = {REDUCE, comm, from, at_root(to, root, comm), .root = root, .stream = stream};
     return collective(asked, count, type, operation);
 }
-PROFILED(ncclReduce);
 
 CM_SIM_EXPORT int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation,
                                 communicator *comm, cm_sim_stream *stream)
@@ -229,7 +223,6 @@ CM_SIM_EXPORT int ncclAllReduce(const void *from, void *to, size_t count, int ty
     CM_SIM_ENTRY;
     return collective((call){ALL_REDUCE, comm, from, to, .stream = stream}, count, type, operation);
 }
-PROFILED(ncclAllReduce);
 
 CM_SIM_EXPORT int ncclReduceScatter(const void *from, void *to, size_t count, int type,
                                     int operation, communicator *comm, cm_sim_stream *stream)
@@ -238,7 +231,6 @@ CM_SIM_EXPORT int ncclReduceScatter(const void *from, void *to, size_t count, in
     call asked = {REDUCE_SCATTER, comm, from, to, .stream = stream};
     return collective(asked, count, type, operation);
 }
-PROFILED(ncclReduceScatter);
 
 CM_SIM_EXPORT int ncclAllGather(const void *from, void *to, size_t count, int type,
                                 communicator *comm, cm_sim_stream *stream)
@@ -246,7 +238,6 @@ CM_SIM_EXPORT int ncclAllGather(const void *from, void *to, size_t count, int ty
     CM_SIM_ENTRY;
     return collective((call){ALL_GATHER, comm, from, to, .stream = stream}, count, type, -1);
 }
-PROFILED(ncclAllGather);
 
 CM_SIM_EXPORT int ncclAlltoAll(const void *from, void *to, size_t count, int type,
                                communicator *comm, cm_sim_stream *stream)
@@ -254,7 +245,6 @@ CM_SIM_EXPORT int ncclAlltoAll(const void *from, void *to, size_t count, int typ
     CM_SIM_ENTRY;
     return collective((call){ALL_TO_ALL, comm, from, to, .stream = stream}, count, type, -1);
 }
-PROFILED(ncclAlltoAll);
 
 CM_SIM_EXPORT int ncclGather(const void *from, void *to, size_t count, int type, int root,
                              communicator *comm, cm_sim_stream *stream)
@@ -263,7 +253,6 @@ CM_SIM_EXPORT int ncclGather(const void *from, void *to, size_t count, int type,
     call asked = {GATHER, comm, from, at_root(to, root, comm), .root = root, .stream = stream};
     return collective(asked, count, type, -1);
 }
-PROFILED(ncclGather);
 
 CM_SIM_EXPORT int ncclScatter(const void *from, void *to, size_t count, int type, int root,
                               communicator *comm, cm_sim_stream *stream)
@@ -272,7 +261,6 @@ CM_SIM_EXPORT int ncclScatter(const void *from, void *to, size_t count, int type
     call asked = {SCATTER, comm, from, to, .root = root, .stream = stream};
     return collective(asked, count, type, -1);
 }
-PROFILED(ncclScatter);
 
 CM_SIM_EXPORT int ncclSend(const void *from, size_t count, int type, int peer, communicator *comm,
                            cm_sim_stream *stream)
@@ -281,7 +269,6 @@ CM_SIM_EXPORT int ncclSend(const void *from, size_t count, int type, int peer, c
     call asked = {SEND, comm, from, NULL, .root = peer, .stream = stream};
     return collective(asked, count, type, -1);
 }
-PROFILED(ncclSend);
 
 CM_SIM_EXPORT int ncclRecv(void *to, size_t count, int type, int peer, communicator *comm,
                            cm_sim_stream *stream)
@@ -290,7 +277,6 @@ CM_SIM_EXPORT int ncclRecv(void *to, size_t count, int type, int peer, communica
     call asked = {RECEIVE, comm, NULL, to, .root = peer, .stream = stream};
     return collective(asked, count, type, -1);
 }
-PROFILED(ncclRecv);
 
 CM_SIM_EXPORT int ncclRedOpCreatePreMulSum(int *operation, const void *scalar, int type,
                                            int residence, const communicator *comm)
@@ -302,11 +288,9 @@ CM_SIM_EXPORT int ncclRedOpCreatePreMulSum(int *operation, const void *scalar, i
     *operation = FIRST_OWN_OPERATION + (atomic_fetch_add(&made, 1) & (INT_MAX >> 1));
     return SUCCESS;
 }
-PROFILED(ncclRedOpCreatePreMulSum);
 
 CM_SIM_EXPORT int ncclRedOpDestroy(int operation, const communicator *comm)
 {
     CM_SIM_ENTRY;
     return cm_nccl_accept(comm);
 }
-PROFILED(ncclRedOpDestroy);
