@@ -234,12 +234,6 @@ static void end_context(int device)
                        -(int64_t)bytes, 0);
 }
 
-/* Weak: driver_context.c replaces it and notifies CUPTI. */
-__attribute__((weak)) void cm_sim_context_made(int device)
-{
-    (void)device;
-}
-
 static bool is_context(int device, unsigned number)
 {
     return number == 0 ? accounts[device].primary

@@ -38,18 +38,6 @@ static size_t bytes_of(const char *library)
     return 0;
 }
 
-/* Weak: driver_library.c replaces these and reports them as calls of the driver. */
-__attribute__((weak)) int cm_sim_library_take(const char *library, size_t bytes, void **memory)
-{
-    return cm_sim_alloc(cm_sim_current_device(), CM_SIM_LIBRARY, bytes, library, memory);
-}
-
-__attribute__((weak)) void cm_sim_library_give(const char *library, void *memory)
-{
-    (void)library;
-    cm_sim_free(memory, NULL);
-}
-
 void *cm_sim_handle_new(const char *library)
 {
     handle *made = calloc(1, sizeof *made);

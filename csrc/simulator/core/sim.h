@@ -127,7 +127,7 @@ void cm_sim_set_current_context(unsigned number);
 /* Creates the primary context if there is none and no other is current.
  * CM_SIM_CONTEXT_DESTROYED: the current one was ended. */
 int cm_sim_context(int device);
-/* Called when it did, with no lock held. Defined twice, see account.c. */
+/* Called when it did, with no lock held: driver_context.c. */
 void cm_sim_context_made(int device);
 bool cm_sim_has_context(int device); /* the primary one */
 unsigned cm_sim_contexts(int device);
@@ -244,7 +244,7 @@ static inline void cm_sim_leave(cm_sim_timer *timer)
 enum { CM_SIM_HANDLE = 256 };
 void *cm_sim_handle_new(const char *library);
 void cm_sim_handle_free(void *handle); /* NULL is none */
-/* The memory of such a handle; no bytes: none. Defined twice, see library.c. */
+/* The memory of such a handle; no bytes: none. In driver_library.c. */
 int cm_sim_library_take(const char *library, size_t bytes, void **memory);
 void cm_sim_library_give(const char *library, void *memory);
 

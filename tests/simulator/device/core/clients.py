@@ -29,7 +29,7 @@ UNITS = [
     "values",
     "virtual",
 ]
-SOURCES = [CORE / f"{unit}.c" for unit in UNITS]
+SOURCES = [*(CORE / f"{unit}.c" for unit in UNITS), HERE / "doubles.c"]
 FLAGS = ["-std=gnu11", "-g", "-O1", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", *INCLUDE]
 SANITIZED = {
     "plain": [],
