@@ -56,31 +56,3 @@ CM_SIM_EXPORT int cuMipmappedArrayDestroy(cm_sim_array *array)
     CM_CU_BEGIN(cuMipmappedArrayDestroy, array);
     CM_CU_END(cm_sim_array_delete(&cm_call, array, true));
 }
-
-CM_SIM_EXPORT int cuMipmappedArrayGetLevel(cm_sim_array **array, cm_sim_array *mipmapped,
-                                           unsigned level)
-{
-    CM_SIM_ENTRY;
-    return cm_sim_array_level(mipmapped, level, array);
-}
-
-CM_SIM_EXPORT int cuArray3DGetDescriptor_v2(cm_sim_shape *out, cm_sim_array *array)
-{
-    CM_SIM_ENTRY;
-    cm_sim_shape found;
-    if (!cm_sim_array_shape(array, &found))
-        return CM_SIM_INVALID_HANDLE;
-    if (out)
-        *out = found;
-    return CM_SIM_OK;
-}
-
-CM_SIM_EXPORT int cuArrayGetDescriptor_v2(shape *out, cm_sim_array *array)
-{
-    CM_SIM_ENTRY;
-    cm_sim_shape whole;
-    int result = cuArray3DGetDescriptor_v2(&whole, array);
-    if (!result && out)
-        *out = (shape){whole.width, whole.height, whole.format, whole.channels};
-    return result;
-}

@@ -17,7 +17,6 @@ struct cm_cu_context {
     atomic_bool by_retain; /* ... made it: then the last release ends it */
     atomic_uint flags;
     atomic_ullong id;
-    atomic_int cache;
 };
 
 static const uint64_t MAGIC = 0x63757074696d6578u;
@@ -491,46 +490,6 @@ CM_SIM_EXPORT int cuCtxSetLimit(int limit, size_t value)
         return CM_CUDA_UNSUPPORTED_LIMIT;
     atomic_store(&limits[limit], value);
     return CM_SIM_OK;
-}
-
-CM_SIM_EXPORT int cuCtxGetCacheConfig(int *configuration)
-{
-    CM_SIM_ENTRY;
-    cm_cu_context *context;
-    int result = need(&context);
-    if (!result && configuration)
-        *configuration = atomic_load(&context->cache);
-    return result;
-}
-
-CM_SIM_EXPORT int cuCtxSetCacheConfig(int configuration)
-{
-    CM_SIM_ENTRY;
-    cm_cu_context *context;
-    int result = need(&context);
-    if (!result)
-        atomic_store(&context->cache, configuration);
-    return result;
-}
-
-/* Banks of shared memory have had one width since 5.0. */
-CM_SIM_EXPORT int cuCtxGetSharedMemConfig(int *configuration)
-{
-    enum { FOUR_BYTES = 1 };
-    CM_SIM_ENTRY;
-    cm_cu_context *context;
-    int result = need(&context);
-    if (!result && configuration)
-        *configuration = FOUR_BYTES;
-    return result;
-}
-
-CM_SIM_EXPORT int cuCtxSetSharedMemConfig(int configuration)
-{
-    CM_SIM_ENTRY;
-    (void)configuration;
-    cm_cu_context *context;
-    return need(&context);
 }
 
 CM_SIM_EXPORT int cuCtxGetStreamPriorityRange(int *least, int *greatest)

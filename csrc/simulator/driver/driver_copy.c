@@ -149,16 +149,6 @@ static bool contexts(const cm_cu_context *to, const cm_cu_context *from)
     return cm_cu_context_device(to) >= 0 && cm_cu_context_device(from) >= 0;
 }
 
-CM_SIM_EXPORT int cuMemcpyPeer(uint64_t to, cm_cu_context *to_context, uint64_t from,
-                               cm_cu_context *from_context, size_t bytes)
-{
-    CM_CU_BEGIN(cuMemcpyPeer, to, to_context, from, from_context, bytes);
-    CM_CU_END(contexts(to_context, from_context)
-                  ? copy(&cm_call, BETWEEN_DEVICES, to, false, from, false, bytes, NULL)
-                  : CM_SIM_INVALID_CONTEXT);
-}
-CM_CU_ALIAS(cuMemcpyPeer, cuMemcpyPeer_ptds);
-
 CM_SIM_EXPORT int cuMemcpyPeerAsync(uint64_t to, cm_cu_context *to_context, uint64_t from,
                                     cm_cu_context *from_context, size_t bytes,
                                     cm_sim_stream *stream)
@@ -293,13 +283,6 @@ CM_SIM_EXPORT int cuMemcpy2D_v2(const copy2d *asked)
 }
 CM_CU_ALIAS(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds);
 
-CM_SIM_EXPORT int cuMemcpy2DUnaligned_v2(const copy2d *asked)
-{
-    CM_CU_BEGIN(cuMemcpy2DUnaligned_v2, asked);
-    CM_CU_END(copy_2d(&cm_call, asked, NULL));
-}
-CM_CU_ALIAS(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds);
-
 CM_SIM_EXPORT int cuMemcpy2DAsync_v2(const copy2d *asked, cm_sim_stream *stream)
 {
     CM_CU_BEGIN(cuMemcpy2DAsync_v2, asked, stream);
@@ -357,103 +340,3 @@ CM_SIM_EXPORT int cuMemcpy3D_v2(const copy3d *asked)
     CM_CU_END(copy_3d(&cm_call, asked, NULL));
 }
 CM_CU_ALIAS(cuMemcpy3D_v2, cuMemcpy3D_v2_ptds);
-
-CM_SIM_EXPORT int cuMemcpy3DAsync_v2(const copy3d *asked, cm_sim_stream *stream)
-{
-    CM_CU_BEGIN(cuMemcpy3DAsync_v2, asked, stream);
-    CM_CU_END(copy_3d(&cm_call, asked, stream));
-}
-CM_CU_ALIAS(cuMemcpy3DAsync_v2, cuMemcpy3DAsync_v2_ptsz);
-
-CM_SIM_EXPORT int cuMemcpy3DPeer(const copy3d *asked)
-{
-    CM_CU_BEGIN(cuMemcpy3DPeer, asked);
-    CM_CU_END(copy_3d(&cm_call, asked, NULL));
-}
-CM_CU_ALIAS(cuMemcpy3DPeer, cuMemcpy3DPeer_ptds);
-
-CM_SIM_EXPORT int cuMemcpy3DPeerAsync(const copy3d *asked, cm_sim_stream *stream)
-{
-    CM_CU_BEGIN(cuMemcpy3DPeerAsync, asked, stream);
-    CM_CU_END(copy_3d(&cm_call, asked, stream));
-}
-CM_CU_ALIAS(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz);
-
-/* --- one-dimensional copies of arrays --------------------------------------------------------- */
-
-/* A range of a one-dimensional array. 0: it is none, or too short. */
-static uint64_t in_array(cm_sim_array *array, size_t offset, size_t bytes)
-{
-    size_t width = 0, height = 0, depth = 0, last;
-    void *memory = cm_sim_array_memory(array, &width, &height, &depth);
-    if (!memory || height != 1 || depth != 1 || __builtin_add_overflow(offset, bytes, &last) ||
-        last > width)
-        return 0;
-    return (uintptr_t)memory + offset;
-}
-
-static int array_copy(const cm_sim_call *call, int kind, uint64_t to, uint64_t from, size_t bytes,
-                      cm_sim_stream *stream)
-{
-    return to && from ? copy(call, kind, to, true, from, true, bytes, stream)
-                      : CM_SIM_INVALID_VALUE;
-}
-
-CM_SIM_EXPORT int cuMemcpyHtoA_v2(cm_sim_array *to, size_t offset, const void *from, size_t bytes)
-{
-    CM_CU_BEGIN(cuMemcpyHtoA_v2, to, offset, from, bytes);
-    CM_CU_END(array_copy(&cm_call, HOST_TO_ARRAY, in_array(to, offset, bytes), (uintptr_t)from,
-                         bytes, NULL));
-}
-CM_CU_ALIAS(cuMemcpyHtoA_v2, cuMemcpyHtoA_v2_ptds);
-
-CM_SIM_EXPORT int cuMemcpyAtoH_v2(void *to, cm_sim_array *from, size_t offset, size_t bytes)
-{
-    CM_CU_BEGIN(cuMemcpyAtoH_v2, to, from, offset, bytes);
-    CM_CU_END(array_copy(&cm_call, ARRAY_TO_HOST, (uintptr_t)to, in_array(from, offset, bytes),
-                         bytes, NULL));
-}
-CM_CU_ALIAS(cuMemcpyAtoH_v2, cuMemcpyAtoH_v2_ptds);
-
-CM_SIM_EXPORT int cuMemcpyDtoA_v2(cm_sim_array *to, size_t offset, uint64_t from, size_t bytes)
-{
-    CM_CU_BEGIN(cuMemcpyDtoA_v2, to, offset, from, bytes);
-    CM_CU_END(
-        array_copy(&cm_call, DEVICE_TO_ARRAY, in_array(to, offset, bytes), from, bytes, NULL));
-}
-CM_CU_ALIAS(cuMemcpyDtoA_v2, cuMemcpyDtoA_v2_ptds);
-
-CM_SIM_EXPORT int cuMemcpyAtoD_v2(uint64_t to, cm_sim_array *from, size_t offset, size_t bytes)
-{
-    CM_CU_BEGIN(cuMemcpyAtoD_v2, to, from, offset, bytes);
-    CM_CU_END(
-        array_copy(&cm_call, ARRAY_TO_DEVICE, to, in_array(from, offset, bytes), bytes, NULL));
-}
-CM_CU_ALIAS(cuMemcpyAtoD_v2, cuMemcpyAtoD_v2_ptds);
-
-CM_SIM_EXPORT int cuMemcpyAtoA_v2(cm_sim_array *to, size_t to_offset, cm_sim_array *from,
-                                  size_t from_offset, size_t bytes)
-{
-    CM_CU_BEGIN(cuMemcpyAtoA_v2, to, to_offset, from, from_offset, bytes);
-    CM_CU_END(array_copy(&cm_call, ARRAY_TO_ARRAY, in_array(to, to_offset, bytes),
-                         in_array(from, from_offset, bytes), bytes, NULL));
-}
-CM_CU_ALIAS(cuMemcpyAtoA_v2, cuMemcpyAtoA_v2_ptds);
-
-CM_SIM_EXPORT int cuMemcpyHtoAAsync_v2(cm_sim_array *to, size_t offset, const void *from,
-                                       size_t bytes, cm_sim_stream *stream)
-{
-    CM_CU_BEGIN(cuMemcpyHtoAAsync_v2, to, offset, from, bytes, stream);
-    CM_CU_END(array_copy(&cm_call, HOST_TO_ARRAY, in_array(to, offset, bytes), (uintptr_t)from,
-                         bytes, stream));
-}
-CM_CU_ALIAS(cuMemcpyHtoAAsync_v2, cuMemcpyHtoAAsync_v2_ptsz);
-
-CM_SIM_EXPORT int cuMemcpyAtoHAsync_v2(void *to, cm_sim_array *from, size_t offset, size_t bytes,
-                                       cm_sim_stream *stream)
-{
-    CM_CU_BEGIN(cuMemcpyAtoHAsync_v2, to, from, offset, bytes, stream);
-    CM_CU_END(array_copy(&cm_call, ARRAY_TO_HOST, (uintptr_t)to, in_array(from, offset, bytes),
-                         bytes, stream));
-}
-CM_CU_ALIAS(cuMemcpyAtoHAsync_v2, cuMemcpyAtoHAsync_v2_ptsz);

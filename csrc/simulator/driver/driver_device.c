@@ -251,26 +251,6 @@ typedef struct properties {
     int threads, block[3], grid[3], shared, constants, warp, pitch, registers, clock, texture;
 } properties;
 
-CM_SIM_EXPORT int cuDeviceGetProperties(properties *out, int device)
-{
-    CM_SIM_ENTRY;
-    const cm_sim_profile *profile = profile_of(device);
-    if (!profile)
-        return CM_SIM_INVALID_DEVICE;
-    if (out)
-        *out = (properties){.threads = fixed[1],
-                            .block = {fixed[2], fixed[3], fixed[4]},
-                            .grid = {fixed[5], fixed[6], fixed[7]},
-                            .shared = fixed[8],
-                            .constants = fixed[9],
-                            .warp = fixed[10],
-                            .pitch = fixed[11],
-                            .registers = fixed[12],
-                            .clock = profile->clock,
-                            .texture = fixed[14]};
-    return CM_SIM_OK;
-}
-
 CM_SIM_EXPORT int cuDeviceGetPCIBusId(char *text, int length, int device)
 {
     CM_SIM_ENTRY;
@@ -306,33 +286,5 @@ CM_SIM_EXPORT int cuDeviceCanAccessPeer(int *can, int device, int peer)
         return CM_SIM_INVALID_DEVICE;
     if (can)
         *can = cm_sim_peer_possible(device, peer);
-    return CM_SIM_OK;
-}
-
-/* Peers see each other's memory, without atomics: as over PCI Express. */
-CM_SIM_EXPORT int cuDeviceGetP2PAttribute(int *value, int attribute, int device, int peer)
-{
-    enum { PARTIAL_ATOMICS = CM_CUDA_P2P_ARRAYS + 1 };
-    CM_SIM_ENTRY;
-    if (!profile_of(device) || !profile_of(peer))
-        return CM_SIM_INVALID_DEVICE;
-    if (device == peer || attribute < CM_CUDA_P2P_RANK || attribute > PARTIAL_ATOMICS)
-        return CM_SIM_INVALID_VALUE;
-    if (value)
-        *value = (attribute == CM_CUDA_P2P_ACCESS || attribute == CM_CUDA_P2P_ARRAYS) &&
-                 cm_sim_peer_possible(device, peer);
-    return CM_SIM_OK;
-}
-
-/* Only the count of multiprocessors is such a property (0), and it is not simulated. */
-CM_SIM_EXPORT int cuDeviceGetExecAffinitySupport(int *supported, int type, int device)
-{
-    CM_SIM_ENTRY;
-    if (!profile_of(device))
-        return CM_SIM_INVALID_DEVICE;
-    if (type != 0)
-        return CM_SIM_INVALID_VALUE;
-    if (supported)
-        *supported = 0;
     return CM_SIM_OK;
 }

@@ -1,4 +1,4 @@
-/* Memory of other processes, other APIs and several devices at once: none of it is simulated. Each
+/* Memory of other processes and of several devices at once: none of it is simulated. Each
  * call is refused by name, and CUPTI reports that it failed. */
 #include "driver.h"
 
@@ -15,7 +15,7 @@ static int refuse_quietly(const char *what)
     return refuse(what);
 }
 
-static const char ipc[] = "CUDA IPC", external[] = "memory of other APIs";
+static const char ipc[] = "CUDA IPC";
 
 /* --- other processes -------------------------------------------------------------------------- */
 
@@ -59,18 +59,6 @@ CM_SIM_EXPORT int cuIpcCloseMemHandle(uint64_t address)
     CM_CU_END(refuse(ipc));
 }
 
-CM_SIM_EXPORT int cuIpcGetEventHandle(void *handle, cm_sim_event *event)
-{
-    (void)handle, (void)event;
-    return refuse_quietly(ipc);
-}
-
-CM_SIM_EXPORT int cuIpcOpenEventHandle(cm_sim_event **event, cm_cuda_ipc_handle handle)
-{
-    (void)event, (void)handle;
-    return refuse_quietly(ipc);
-}
-
 CM_SIM_EXPORT int cuMemPoolExportToShareableHandle(void *handle, cm_sim_pool *pool, int type,
                                                    unsigned long long flags)
 {
@@ -95,34 +83,6 @@ CM_SIM_EXPORT int cuMemPoolImportPointer(uint64_t *address, cm_sim_pool *pool, v
 {
     CM_CU_BEGIN(cuMemPoolImportPointer, address, pool, data);
     CM_CU_END(refuse(ipc));
-}
-
-/* --- other APIs ------------------------------------------------------------------------------- */
-
-CM_SIM_EXPORT int cuImportExternalMemory(void **memory, const void *description)
-{
-    CM_CU_BEGIN(cuImportExternalMemory, memory, description);
-    CM_CU_END(refuse(external));
-}
-
-CM_SIM_EXPORT int cuDestroyExternalMemory(void *memory)
-{
-    CM_CU_BEGIN(cuDestroyExternalMemory, memory);
-    CM_CU_END(refuse(external));
-}
-
-CM_SIM_EXPORT int cuExternalMemoryGetMappedBuffer(uint64_t *address, void *memory,
-                                                  const void *description)
-{
-    CM_CU_BEGIN(cuExternalMemoryGetMappedBuffer, address, memory, description);
-    CM_CU_END(refuse(external));
-}
-
-CM_SIM_EXPORT int cuExternalMemoryGetMappedMipmappedArray(void **array, void *memory,
-                                                          const void *description)
-{
-    CM_CU_BEGIN(cuExternalMemoryGetMappedMipmappedArray, array, memory, description);
-    CM_CU_END(refuse(external));
 }
 
 /* --- several devices -------------------------------------------------------------------------- */

@@ -81,13 +81,6 @@ CM_SIM_EXPORT int cuFuncSetCacheConfig(cm_sim_function *function, int configurat
     return configuration < 0 || configuration > PREFER_EQUAL ? CM_SIM_INVALID_VALUE : CM_SIM_OK;
 }
 
-CM_SIM_EXPORT int cuFuncSetSharedMemConfig(cm_sim_function *function, int configuration)
-{
-    CM_SIM_ENTRY;
-    (void)configuration; /* one width of banks since 5.0 */
-    return cm_sim_function_find(function) ? CM_SIM_OK : CM_SIM_INVALID_HANDLE;
-}
-
 CM_SIM_EXPORT int cuFuncGetName(const char **name, cm_sim_function *function)
 {
     CM_SIM_ENTRY;
@@ -120,12 +113,6 @@ CM_SIM_EXPORT int cuKernelGetFunction(cm_sim_function **function, cm_sim_functio
     if (function)
         *function = found;
     return CM_SIM_OK;
-}
-
-CM_SIM_EXPORT int cuKernelGetName(const char **name, cm_sim_function *kernel)
-{
-    CM_SIM_ENTRY;
-    return name_of(name, kernel);
 }
 
 static bool is_device(int device)
@@ -261,25 +248,6 @@ CM_SIM_EXPORT int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, cm_sim
 {
     return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, function, dynamic_of, dynamic,
                                                      limit, 0);
-}
-
-CM_SIM_EXPORT int cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, cm_sim_function *function,
-                                                          int blocks, int threads)
-{
-    CM_SIM_ENTRY;
-    int fitting;
-    int result = occupancy(function, threads, 0, &fitting);
-    if (result)
-        return result;
-    if (blocks < 1 || fitting < blocks)
-        return CM_SIM_INVALID_VALUE;
-    const cm_sim_profile *profile = &cm_sim_config_get()->device[cm_cu_device()];
-    size_t each = (size_t)(profile->shared_per_sm / blocks);
-    size_t reserved = reserved_shared(profile), most = (size_t)profile->shared_per_block_optin;
-    each = each > reserved ? each - reserved : 0;
-    if (bytes)
-        *bytes = each < most ? each : most;
-    return CM_SIM_OK;
 }
 
 /* CUlaunchConfig */
@@ -510,13 +478,4 @@ CM_SIM_EXPORT int cuTensorMapEncodeIm2col(uint64_t *map, int type, uint32_t rank
     if (rank < LEAST_RANK || !lower || !upper || !steps || !channels || !pixels)
         return CM_SIM_INVALID_VALUE;
     return encode(map, rank, address, sizes, strides);
-}
-
-CM_SIM_EXPORT int cuTensorMapReplaceAddress(uint64_t *map, void *address)
-{
-    CM_SIM_ENTRY;
-    if (!map || (uintptr_t)map % MAP_ALIGNMENT || (uintptr_t)address % ADDRESS_ALIGNMENT)
-        return CM_SIM_INVALID_VALUE;
-    map[0] = (uintptr_t)address;
-    return CM_SIM_OK;
 }

@@ -260,20 +260,6 @@ CM_SIM_EXPORT int cuMemPrefetchAsync_v2(uint64_t address, size_t bytes, cm_cuda_
 }
 CM_CU_ALIAS(cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz);
 
-CM_SIM_EXPORT int cuStreamAttachMemAsync(cm_sim_stream *stream, uint64_t address, size_t bytes,
-                                         unsigned flags)
-{
-    CM_SIM_ENTRY;
-    (void)flags;
-    cm_sim_block block;
-    if (!cm_sim_stream_find(stream))
-        return CM_SIM_INVALID_HANDLE;
-    if (!cm_sim_find((void *)address, &block))
-        return CM_SIM_INVALID_VALUE;
-    return bytes ? advised(address, bytes) : CM_SIM_OK;
-}
-CM_CU_ALIAS(cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz);
-
 /* --- what a pointer is ------------------------------------------------------------------------ */
 
 enum {

@@ -319,25 +319,10 @@ CM_SIM_EXPORT int cuModuleLoadDataEx(module **handle, const void *image, unsigne
     CM_CU_END(result);
 }
 
-CM_SIM_EXPORT int cuModuleLoadFatBinary(module **handle, const void *image)
-{
-    CM_SIM_ENTRY;
-    return load(image, SIZE_MAX, handle);
-}
-
 CM_SIM_EXPORT int cuModuleUnload(module *handle)
 {
     CM_CU_BEGIN(cuModuleUnload, handle);
     CM_CU_END(unload(handle));
-}
-
-CM_SIM_EXPORT int cuModuleGetLoadingMode(int *mode)
-{
-    enum { LAZY = 2 };
-    CM_SIM_ENTRY;
-    if (mode)
-        *mode = LAZY;
-    return CM_SIM_OK;
 }
 
 CM_SIM_EXPORT int cuModuleGetFunction(cm_sim_function **function, module *handle, const char *name)
@@ -442,41 +427,6 @@ CM_SIM_EXPORT int cuLibraryGetGlobal(uint64_t *address, size_t *bytes, module *l
 {
     CM_SIM_ENTRY;
     return get_variable(address, bytes, library, name, CM_SIM_DEVICE);
-}
-
-CM_SIM_EXPORT int cuLibraryGetManaged(uint64_t *address, size_t *bytes, module *library,
-                                      const char *name)
-{
-    CM_SIM_ENTRY;
-    return get_variable(address, bytes, library, name, CM_SIM_MANAGED);
-}
-
-/* Which module or library a kernel is of. */
-static int owner(module **out, const cm_sim_function *function)
-{
-    pthread_mutex_lock(&lock);
-    module *found = NULL;
-    for (module *at = modules; at && !found; at = at->next)
-        for (symbol *of = at->symbols; of && !found; of = of->next)
-            found = of->function && of->function == function ? at : NULL;
-    pthread_mutex_unlock(&lock);
-    if (!found)
-        return CM_SIM_INVALID_HANDLE;
-    if (out)
-        *out = found;
-    return CM_SIM_OK;
-}
-
-CM_SIM_EXPORT int cuKernelGetLibrary(module **library, cm_sim_function *kernel)
-{
-    CM_SIM_ENTRY;
-    return owner(library, kernel);
-}
-
-CM_SIM_EXPORT int cuFuncGetModule(module **out, cm_sim_function *function)
-{
-    CM_SIM_ENTRY;
-    return owner(out, function);
 }
 
 /* --- the linker ------------------------------------------------------------------------------- */

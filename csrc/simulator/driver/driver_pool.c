@@ -100,18 +100,6 @@ CM_SIM_EXPORT int cuDeviceGetDefaultMemPool(cm_sim_pool **pool, int device)
     CM_CU_END(is_device(device) ? give(pool, cm_sim_pool_default(device)) : CM_SIM_INVALID_DEVICE);
 }
 
-CM_SIM_EXPORT int cuDeviceGetMemPool(cm_sim_pool **pool, int device)
-{
-    CM_CU_BEGIN(cuDeviceGetMemPool, (void **)pool, device);
-    CM_CU_END(is_device(device) ? give(pool, cm_sim_pool_current(device)) : CM_SIM_INVALID_DEVICE);
-}
-
-CM_SIM_EXPORT int cuDeviceSetMemPool(int device, cm_sim_pool *pool)
-{
-    CM_CU_BEGIN(cuDeviceSetMemPool, device, pool);
-    CM_CU_END(is_device(device) ? cm_sim_pool_set_current(device, pool) : CM_SIM_INVALID_DEVICE);
-}
-
 CM_SIM_EXPORT int cuMemPoolCreate(cm_sim_pool **pool, const cm_cuda_pool_props *asked)
 {
     CM_CU_BEGIN(cuMemPoolCreate, (void **)pool, asked);

@@ -105,46 +105,6 @@ CM_SIM_EXPORT int cuMemsetD32Async(uint64_t to, unsigned value, size_t count, cm
 }
 CM_CU_ALIAS(cuMemsetD32Async, cuMemsetD32Async_ptsz);
 
-CM_SIM_EXPORT int cuMemsetD2D8_v2(uint64_t to, size_t pitch, unsigned char value, size_t width,
-                                  size_t height)
-{
-    CM_CU_BEGIN(cuMemsetD2D8_v2, to, pitch, value, width, height);
-    CM_CU_END(set(&cm_call, to, pitch, value, 1, width, height, NULL));
-}
-CM_CU_ALIAS(cuMemsetD2D8_v2, cuMemsetD2D8_v2_ptds);
-
-CM_SIM_EXPORT int cuMemsetD2D16_v2(uint64_t to, size_t pitch, unsigned short value, size_t width,
-                                   size_t height)
-{
-    CM_CU_BEGIN(cuMemsetD2D16_v2, to, pitch, value, width, height);
-    CM_CU_END(set(&cm_call, to, pitch, value, 2, width, height, NULL));
-}
-CM_CU_ALIAS(cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds);
-
-CM_SIM_EXPORT int cuMemsetD2D32_v2(uint64_t to, size_t pitch, unsigned value, size_t width,
-                                   size_t height)
-{
-    CM_CU_BEGIN(cuMemsetD2D32_v2, to, pitch, value, width, height);
-    CM_CU_END(set(&cm_call, to, pitch, value, 4, width, height, NULL));
-}
-CM_CU_ALIAS(cuMemsetD2D32_v2, cuMemsetD2D32_v2_ptds);
-
-CM_SIM_EXPORT int cuMemsetD2D8Async(uint64_t to, size_t pitch, unsigned char value, size_t width,
-                                    size_t height, cm_sim_stream *stream)
-{
-    CM_CU_BEGIN(cuMemsetD2D8Async, to, pitch, value, width, height, stream);
-    CM_CU_END(set(&cm_call, to, pitch, value, 1, width, height, stream));
-}
-CM_CU_ALIAS(cuMemsetD2D8Async, cuMemsetD2D8Async_ptsz);
-
-CM_SIM_EXPORT int cuMemsetD2D16Async(uint64_t to, size_t pitch, unsigned short value, size_t width,
-                                     size_t height, cm_sim_stream *stream)
-{
-    CM_CU_BEGIN(cuMemsetD2D16Async, to, pitch, value, width, height, stream);
-    CM_CU_END(set(&cm_call, to, pitch, value, 2, width, height, stream));
-}
-CM_CU_ALIAS(cuMemsetD2D16Async, cuMemsetD2D16Async_ptsz);
-
 CM_SIM_EXPORT int cuMemsetD2D32Async(uint64_t to, size_t pitch, unsigned value, size_t width,
                                      size_t height, cm_sim_stream *stream)
 {

@@ -51,30 +51,6 @@ CM_SIM_EXPORT int cuStreamWaitEvent(cm_sim_stream *stream, cm_sim_event *event, 
 }
 CM_CU_ALIAS(cuStreamWaitEvent, cuStreamWaitEvent_ptsz);
 
-CM_SIM_EXPORT int cuStreamGetPriority(cm_sim_stream *handle, int *priority)
-{
-    CM_SIM_ENTRY;
-    cm_sim_stream *stream = cm_sim_stream_find(handle);
-    if (!stream)
-        return CM_SIM_INVALID_HANDLE;
-    if (priority)
-        *priority = cm_sim_stream_priority(stream);
-    return CM_SIM_OK;
-}
-CM_CU_ALIAS(cuStreamGetPriority, cuStreamGetPriority_ptsz);
-
-CM_SIM_EXPORT int cuStreamGetFlags(cm_sim_stream *handle, unsigned *flags)
-{
-    CM_SIM_ENTRY;
-    cm_sim_stream *stream = cm_sim_stream_find(handle);
-    if (!stream)
-        return CM_SIM_INVALID_HANDLE;
-    if (flags)
-        *flags = cm_sim_stream_flags(stream);
-    return CM_SIM_OK;
-}
-CM_CU_ALIAS(cuStreamGetFlags, cuStreamGetFlags_ptsz);
-
 CM_SIM_EXPORT int cuStreamGetId(cm_sim_stream *handle, unsigned long long *id)
 {
     CM_SIM_ENTRY;
@@ -216,13 +192,6 @@ CM_SIM_EXPORT int cuEventRecord(cm_sim_event *event, cm_sim_stream *stream)
     CM_CU_END(cm_sim_event_record(event, stream, 0));
 }
 CM_CU_ALIAS(cuEventRecord, cuEventRecord_ptsz);
-
-CM_SIM_EXPORT int cuEventRecordWithFlags(cm_sim_event *event, cm_sim_stream *stream, unsigned flags)
-{
-    CM_CU_BEGIN(cuEventRecordWithFlags, event, stream, flags);
-    CM_CU_END(cm_sim_event_record(event, stream, flags));
-}
-CM_CU_ALIAS(cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz);
 
 CM_SIM_EXPORT int cuEventQuery(cm_sim_event *event)
 {

@@ -69,7 +69,6 @@ enum {
     CM_CUDA_CAPTURE_IMPLICIT = 906,
     CM_CUDA_CAPTURED_EVENT = 907,
     CM_CUDA_CAPTURE_WRONG_THREAD = 908,
-    CM_CUDA_GRAPH_UPDATE_FAILURE = 910,
     CM_CUDA_INVALID_CLUSTER_SIZE = 912,
     CM_CUDA_UNKNOWN = 999
 };
@@ -250,8 +249,6 @@ enum {
     CM_CUDA_ATTR_END = 148
 };
 
-enum { CM_CUDA_P2P_RANK = 1, CM_CUDA_P2P_ACCESS, CM_CUDA_P2P_ATOMICS, CM_CUDA_P2P_ARRAYS };
-
 /* --- memory ----------------------------------------------------------------------------------- */
 
 enum {
@@ -307,19 +304,6 @@ typedef struct cm_cuda_copy3d {
     cm_cuda_extent extent;
     int kind;
 } cm_cuda_copy3d;
-
-/* cudaMemcpy3DPeerParms */
-typedef struct cm_cuda_copy3d_peer {
-    void *srcArray;
-    cm_cuda_pos srcPos;
-    cm_cuda_pitched srcPtr;
-    int srcDevice;
-    void *dstArray;
-    cm_cuda_pos dstPos;
-    cm_cuda_pitched dstPtr;
-    int dstDevice;
-    cm_cuda_extent extent;
-} cm_cuda_copy3d_peer;
 
 typedef struct cm_cuda_location {
     int type;
@@ -377,8 +361,7 @@ enum {
     CM_CUDA_HOST_REGISTER_IO = 4,
     CM_CUDA_HOST_REGISTER_READ_ONLY = 8,
     CM_CUDA_ATTACH_GLOBAL = 1,
-    CM_CUDA_ATTACH_HOST = 2,
-    CM_CUDA_ATTACH_SINGLE = 4
+    CM_CUDA_ATTACH_HOST = 2
 };
 
 typedef struct cm_cuda_ipc_handle {
@@ -429,7 +412,6 @@ enum {
 typedef union cm_cuda_launch_value {
     char pad[64];
     int cooperative;
-    int priority;
     cm_cuda_dim3 clusterDim;
     uint64_t words[8];
 } cm_cuda_launch_value;
@@ -439,16 +421,7 @@ typedef struct cm_cuda_launch_attribute {
     char pad[4];
     cm_cuda_launch_value val;
 } cm_cuda_launch_attribute;
-enum {
-    CM_CUDA_LAUNCH_ACCESS_POLICY = 1,
-    CM_CUDA_LAUNCH_COOPERATIVE = 2,
-    CM_CUDA_LAUNCH_SYNC_POLICY = 3,
-    CM_CUDA_LAUNCH_CLUSTER = 4,
-    CM_CUDA_LAUNCH_PRIORITY = 8,
-    CM_CUDA_LAUNCH_SYNC_DOMAIN_MAP = 9,
-    CM_CUDA_LAUNCH_SYNC_DOMAIN = 10,
-    CM_CUDA_LAUNCH_END = 17
-};
+enum { CM_CUDA_LAUNCH_COOPERATIVE = 2, CM_CUDA_LAUNCH_CLUSTER = 4, CM_CUDA_LAUNCH_END = 17 };
 
 /* cudaLaunchConfig_t */
 typedef struct cm_cuda_launch_config {
@@ -565,21 +538,6 @@ typedef struct cm_cuda_node_params {
     };
     long long reserved2;
 } cm_cuda_node_params;
-
-/* cudaGraphInstantiateParams */
-typedef struct cm_cuda_instantiate {
-    unsigned long long flags;
-    cm_sim_stream *uploadStream;
-    cm_sim_node *errNode_out;
-    int result_out;
-} cm_cuda_instantiate;
-
-/* cudaGraphExecUpdateResultInfo */
-typedef struct cm_cuda_update_result {
-    int result;
-    cm_sim_node *errorNode;
-    cm_sim_node *errorFromNode;
-} cm_cuda_update_result;
 
 /* cudaDriverEntryPointQueryResult */
 enum { CM_CUDA_ENTRY_FOUND = 0, CM_CUDA_ENTRY_NOT_FOUND = 1, CM_CUDA_ENTRY_VERSION = 2 };

@@ -148,8 +148,6 @@ int cm_sim_function_attributes(const cm_sim_function *function, int device,
 /* --- objects_pool.c: memory in stream order --------------------------------------------------- */
 
 cm_sim_pool *cm_sim_pool_default(int device);
-cm_sim_pool *cm_sim_pool_current(int device);
-int cm_sim_pool_set_current(int device, cm_sim_pool *pool);
 int cm_sim_pool_new(int device, size_t maximum, cm_sim_pool **pool);
 int cm_sim_pool_delete(cm_sim_pool *pool);
 int cm_sim_pool_device(const cm_sim_pool *pool); /* -1: no pool */

@@ -167,15 +167,6 @@ static bool find_shape(const cm_sim_array *handle, cm_sim_shape *shape, extents 
     return false;
 }
 
-bool cm_sim_array_shape(cm_sim_array *array, cm_sim_shape *shape)
-{
-    extents size;
-    pthread_mutex_lock(&lock);
-    bool found = find_shape(array, shape, &size);
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
 void *cm_sim_array_memory(cm_sim_array *array, size_t *width, size_t *height, size_t *depth)
 {
     cm_sim_shape shape;

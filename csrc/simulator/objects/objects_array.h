@@ -27,8 +27,6 @@ int cm_sim_array_new(const cm_sim_call *call, const cm_sim_shape *shape, unsigne
 int cm_sim_array_delete(const cm_sim_call *call, cm_sim_array *array, bool mipmapped);
 /* CM_SIM_INVALID_VALUE: it has no such level. */
 int cm_sim_array_level(cm_sim_array *mipmapped, unsigned level, cm_sim_array **array);
-/* false: not an array, or destroyed. Of a level it is the level's own. */
-bool cm_sim_array_shape(cm_sim_array *array, cm_sim_shape *shape);
 /* NULL: not an array, or destroyed. width in bytes; of blocks, where the format has such. */
 void *cm_sim_array_memory(cm_sim_array *array, size_t *width, size_t *height, size_t *depth);
 

@@ -102,7 +102,6 @@ static int copy_nodes(const cm_sim_graph *from, cm_sim_graph *copy, cm_sim_node 
             if (!cm_sim_nodes_add(&copy->nodes[i]->after, &by_index[after->list[j]->index], 1))
                 return CM_CUDA_OUT_OF_MEMORY;
     }
-    copy->backwards = from->backwards;
     return CM_CUDA_OK;
 }
 
@@ -126,14 +125,4 @@ int cm_sim_graph_copy(const cm_sim_graph *from, cm_sim_graph **copy)
     cm_sim_graph_memory_join(made->memory);
     *copy = made;
     return CM_CUDA_OK;
-}
-
-int cm_sim_graph_clone(cm_sim_graph *graph, cm_sim_graph **clone)
-{
-    if (!cm_sim_graph_live(graph) || !clone)
-        return CM_CUDA_INVALID_VALUE;
-    int result = cm_sim_graph_copy(graph, clone);
-    if (!result)
-        (*clone)->owned = false;
-    return result;
 }

@@ -4,7 +4,6 @@
 
 #include "objects_stream.h"
 
-int cm_sim_graph_clone(cm_sim_graph *graph, cm_sim_graph **clone);
 bool cm_sim_graph_live(const cm_sim_graph *graph);
 bool cm_sim_exec_live(const cm_sim_exec *exec);
 bool cm_sim_node_live(const cm_sim_node *node);
@@ -16,14 +15,8 @@ int cm_sim_graph_edges(cm_sim_graph *graph, cm_sim_node **from, cm_sim_node **to
 int cm_sim_node_before(cm_sim_node *node, cm_sim_node **out, size_t *count);
 int cm_sim_node_behind(cm_sim_node *node, cm_sim_node **out, size_t *count);
 int cm_sim_node_type(const cm_sim_node *node, int *type);
-int cm_sim_node_kernel(const cm_sim_node *node, cm_cuda_kernel_node *kernel);
-/* Of an executable, or of the graph itself (exec NULL). */
-int cm_sim_node_set_kernel(cm_sim_exec *exec, cm_sim_node *node, const cm_cuda_kernel_node *kernel);
-int cm_sim_graph_connect(cm_sim_graph *graph, cm_sim_node *const *from, cm_sim_node *const *to,
-                         size_t count);
 
 int cm_sim_exec_flags(const cm_sim_exec *exec, unsigned long long *flags);
-int cm_sim_exec_update(cm_sim_exec *exec, cm_sim_graph *graph, cm_cuda_update_result *reported);
 
 int cm_sim_user_object_new(void *data, cm_cuda_host_function destroy, unsigned references,
                            cm_sim_user_object **object);
@@ -31,7 +24,6 @@ int cm_sim_user_object_retain(cm_sim_user_object *object, unsigned count);
 int cm_sim_user_object_release(cm_sim_user_object *object, unsigned count);
 int cm_sim_graph_retain_object(cm_sim_graph *graph, cm_sim_user_object *object, unsigned count,
                                bool move);
-int cm_sim_graph_release_object(cm_sim_graph *graph, cm_sim_user_object *object, unsigned count);
 
 /* Memory of a graph that the program frees outside of it. false: it is no graph's. */
 bool cm_sim_graph_memory_free(const void *address);

@@ -1,4 +1,5 @@
-/* Executables: copies of graphs, each in an order in which it can be done.
+/* Executables: copies of graphs. A node's predecessors were there before it: their order is one in
+ * which they can be done.
  *
  * A launch does what the nodes say: kernels are counted, copies and fills are made, host functions
  * are called. */
@@ -18,45 +19,13 @@ bool cm_sim_exec_live(const cm_sim_exec *exec)
     return cm_sim_table_has(&execs, exec);
 }
 
-cm_sim_node *cm_sim_exec_node(const cm_sim_exec *exec, const cm_sim_node *node)
-{
-    const cm_sim_graph *graph = cm_sim_exec_live(exec) ? exec->graph : NULL;
-    cm_sim_node *same = NULL;
-    for (size_t i = 0; graph && i < graph->count; i++)
-        if (graph->nodes[i]->index == node->index)
-            same = graph->nodes[i];
-    return same;
-}
-
-/* With the graphs that are nodes of it. false: a circle. */
-static bool put_in_order(cm_sim_graph *graph)
-{
-    bool fine = !graph->backwards || cm_sim_graph_sort(graph);
-    for (size_t i = 0; fine && graph->others && i < graph->count; i++)
-        if (graph->nodes[i]->type == CM_CUDA_NODE_GRAPH)
-            fine = put_in_order(graph->nodes[i]->child);
-    return fine;
-}
-
-static int prepare(cm_sim_graph *graph, cm_sim_graph **copy)
-{
-    if (!cm_sim_graph_live(graph))
-        return CM_CUDA_INVALID_VALUE;
-    int result = cm_sim_graph_copy(graph, copy);
-    if (!result && !put_in_order(*copy)) {
-        cm_sim_graph_empty(*copy);
-        return CM_CUDA_INVALID_VALUE;
-    }
-    return result;
-}
-
 int cm_sim_graph_instantiate(cm_sim_graph *graph, unsigned long long flags, cm_sim_exec **exec)
 {
     enum { FLAGS = 15 };
     cm_sim_graph *copy;
-    if (!exec || (flags & ~(unsigned long long)FLAGS))
+    if (!exec || (flags & ~(unsigned long long)FLAGS) || !cm_sim_graph_live(graph))
         return CM_CUDA_INVALID_VALUE;
-    int result = prepare(graph, &copy);
+    int result = cm_sim_graph_copy(graph, &copy);
     if (result)
         return result;
     cm_sim_exec *made = cm_sim_table_take(&execs);
@@ -84,38 +53,6 @@ int cm_sim_exec_flags(const cm_sim_exec *exec, unsigned long long *flags)
     if (!cm_sim_exec_live(exec) || !flags)
         return CM_CUDA_INVALID_VALUE;
     *flags = exec->flags;
-    return CM_CUDA_OK;
-}
-
-int cm_sim_exec_update(cm_sim_exec *exec, cm_sim_graph *graph, cm_cuda_update_result *reported)
-{
-    enum { TOPOLOGY = 2, NODE_TYPE = 3 };
-    if (!cm_sim_exec_live(exec) || !cm_sim_graph_live(graph))
-        return CM_CUDA_INVALID_VALUE;
-    cm_sim_graph *copy;
-    int failed = prepare(graph, &copy);
-    if (failed)
-        return failed;
-    cm_cuda_update_result result = {0};
-    if (exec->graph->count != copy->count)
-        result.result = TOPOLOGY;
-    for (size_t i = 0; !result.result && i < copy->count; i++) {
-        const cm_sim_node *now = exec->graph->nodes[i], *then = copy->nodes[i];
-        if (now->after.count != then->after.count)
-            result.result = TOPOLOGY;
-        else if (now->type != then->type)
-            result.result = NODE_TYPE;
-        if (result.result)
-            result.errorNode = graph->nodes[then->index];
-    }
-    if (reported)
-        *reported = result;
-    if (result.result) {
-        cm_sim_graph_empty(copy);
-        return CM_CUDA_GRAPH_UPDATE_FAILURE;
-    }
-    cm_sim_graph_empty(exec->graph);
-    exec->graph = copy;
     return CM_CUDA_OK;
 }
 

@@ -71,20 +71,6 @@ int cm_sim_graph_retain_object(cm_sim_graph *graph, cm_sim_user_object *object, 
     return move ? CM_CUDA_OK : cm_sim_user_object_retain(object, count);
 }
 
-int cm_sim_graph_release_object(cm_sim_graph *graph, cm_sim_user_object *object, unsigned count)
-{
-    if (!cm_sim_graph_live(graph))
-        return CM_CUDA_INVALID_VALUE;
-    for (size_t i = 0; i < graph->kept_count; i++)
-        if (graph->kept[i].object == object && graph->kept[i].count >= count) {
-            graph->kept[i].count -= count;
-            if (!graph->kept[i].count)
-                graph->kept[i] = graph->kept[--graph->kept_count];
-            return cm_sim_user_object_release(object, count);
-        }
-    return CM_CUDA_INVALID_VALUE;
-}
-
 int cm_sim_graph_keep_like(cm_sim_graph *graph, const cm_sim_graph *from)
 {
     int result = CM_CUDA_OK;

@@ -124,26 +124,3 @@ int cm_sim_node_type(const cm_sim_node *node, int *type)
     *type = node->type;
     return CM_CUDA_OK;
 }
-
-int cm_sim_node_kernel(const cm_sim_node *node, cm_cuda_kernel_node *kernel)
-{
-    if (!cm_sim_node_live(node) || node->type != CM_CUDA_NODE_KERNEL || !kernel)
-        return CM_CUDA_INVALID_VALUE;
-    *kernel = (cm_cuda_kernel_node){.func = (void *)(uintptr_t)node->kernel.function,
-                                    .gridDim = node->kernel.grid,
-                                    .blockDim = node->kernel.block,
-                                    .sharedMemBytes = node->kernel.shared};
-    return CM_CUDA_OK;
-}
-
-int cm_sim_node_set_kernel(cm_sim_exec *exec, cm_sim_node *node, const cm_cuda_kernel_node *kernel)
-{
-    if (!cm_sim_node_live(node) || node->type != CM_CUDA_NODE_KERNEL || !kernel)
-        return CM_CUDA_INVALID_VALUE;
-    if (exec)
-        node = cm_sim_exec_node(exec, node);
-    if (!node || node->type != CM_CUDA_NODE_KERNEL)
-        return CM_CUDA_INVALID_VALUE;
-    cm_cuda_node_params params = {.type = CM_CUDA_NODE_KERNEL, .kernel = *kernel};
-    return cm_sim_node_fill(node, &params);
-}

@@ -72,44 +72,6 @@ bool cm_sim_graph_reaches(cm_sim_graph *graph, const cm_sim_nodes *from, const c
     return reached;
 }
 
-int cm_sim_graph_connect(cm_sim_graph *graph, cm_sim_node *const *from, cm_sim_node *const *to,
-                         size_t count)
-{
-    if (!cm_sim_graph_live(graph) || (count && (!from || !to)))
-        return CM_CUDA_INVALID_VALUE;
-    for (size_t i = 0; i < count; i++) {
-        if (!cm_sim_node_in(from[i], graph) || !cm_sim_node_in(to[i], graph) || from[i] == to[i])
-            return CM_CUDA_INVALID_VALUE;
-        if (!cm_sim_nodes_add(&to[i]->after, &from[i], 1))
-            return CM_CUDA_OUT_OF_MEMORY;
-        graph->backwards |= from[i]->index > to[i]->index;
-    }
-    return CM_CUDA_OK;
-}
-
-bool cm_sim_graph_sort(cm_sim_graph *graph)
-{
-    size_t done = 0;
-    uint32_t mark = ++graph->mark;
-    for (bool moved = true; moved && done < graph->count;) {
-        moved = false;
-        for (size_t i = done; i < graph->count; i++) {
-            cm_sim_node *node = graph->nodes[i];
-            size_t ready = 0;
-            while (ready < node->after.count && node->after.list[ready]->mark == mark)
-                ready++;
-            if (ready < node->after.count)
-                continue;
-            node->mark = mark;
-            memmove(&graph->nodes[done + 1], &graph->nodes[done],
-                    (i - done) * sizeof *graph->nodes);
-            graph->nodes[done++] = node;
-            moved = true;
-        }
-    }
-    return done == graph->count;
-}
-
 static int answer(cm_sim_node *const *list, size_t there, cm_sim_node **out, size_t *count)
 {
     if (!count)

@@ -10,9 +10,8 @@ struct __attribute__((aligned(128))) cm_sim_graph {
     cm_sim_slot slot;
     cm_sim_node **nodes;
     size_t count, room;
-    size_t others;  /* nodes that are no kernels */
-    bool backwards; /* an edge leads from a later node to an earlier one */
-    bool owned;     /* by a node or an executable: not the program's to destroy */
+    size_t others; /* nodes that are no kernels */
+    bool owned;    /* by a node or an executable: not the program's to destroy */
     uint32_t mark;
     struct cm_sim_kept {
         cm_sim_user_object *object;
@@ -63,13 +62,7 @@ int cm_sim_node_fill_like(cm_sim_node *node, const cm_sim_node *from);
 
 /* --- objects_graph_order.c -------------------------------------------------------------------- */
 
-/* Puts every node behind those it depends on. false: a circle. */
-bool cm_sim_graph_sort(cm_sim_graph *graph);
-
 /* --- objects_graph_exec.c --------------------------------------------------------------------- */
-
-/* An executable's own of this node. NULL: no executable, or none of its nodes. */
-cm_sim_node *cm_sim_exec_node(const cm_sim_exec *exec, const cm_sim_node *node);
 
 /* --- objects_graph_memory.c ------------------------------------------------------------------- */
 

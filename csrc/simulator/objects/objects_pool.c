@@ -39,7 +39,7 @@ static cm_sim_table pools = CM_SIM_TABLE(cm_sim_pool);
 /* Around everything below; taken before the memory's own lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cm_sim_dictionary blocks; /* address to struct held, of the program's */
-static cm_sim_pool *defaults[CM_SIM_DEVICES], *currents[CM_SIM_DEVICES];
+static cm_sim_pool *defaults[CM_SIM_DEVICES];
 static atomic_bool anything_kept;
 
 void cm_sim_pools_lock(void)
@@ -97,8 +97,6 @@ static cm_sim_pool *default_of(int device)
 {
     if (!defaults[device] && (defaults[device] = make(device, 0)))
         defaults[device]->shared = true;
-    if (!currents[device])
-        currents[device] = defaults[device];
     return defaults[device];
 }
 
@@ -117,32 +115,9 @@ cm_sim_pool *cm_sim_pool_default(int device)
     return pool;
 }
 
-cm_sim_pool *cm_sim_pool_current(int device)
-{
-    if (!is_device(device))
-        return NULL;
-    pthread_mutex_lock(&lock);
-    default_of(device);
-    cm_sim_pool *pool = currents[device];
-    pthread_mutex_unlock(&lock);
-    return pool;
-}
-
 static bool live(const cm_sim_pool *pool)
 {
     return cm_sim_table_has(&pools, pool) && !pool->dying;
-}
-
-int cm_sim_pool_set_current(int device, cm_sim_pool *pool)
-{
-    if (!is_device(device))
-        return CM_CUDA_INVALID_DEVICE;
-    pthread_mutex_lock(&lock);
-    bool fits = live(pool) && pool->device == device;
-    if (fits)
-        currents[device] = pool;
-    pthread_mutex_unlock(&lock);
-    return fits ? CM_CUDA_OK : CM_CUDA_INVALID_VALUE;
 }
 
 int cm_sim_pool_new(int device, size_t maximum, cm_sim_pool **pool)
@@ -377,9 +352,6 @@ int cm_sim_pool_delete(cm_sim_pool *pool)
     pthread_mutex_lock(&lock);
     bool ours = deletable(pool);
     if (ours) {
-        int device = pool->device;
-        if (currents[device] == pool)
-            currents[device] = default_of(device);
         pool->dying = true;
         trim(pool, 0);
         trim_or_drop(pool);
@@ -549,10 +521,8 @@ int cm_sim_pool_alloc(cm_sim_pool *pool, cm_sim_stream *handle, size_t bytes, vo
     if (result)
         return result;
     pthread_mutex_lock(&lock);
-    if (!pool) {
-        default_of(device);
-        pool = currents[device];
-    }
+    if (!pool)
+        pool = default_of(device);
     result = !pool        ? CM_CUDA_OUT_OF_MEMORY
              : live(pool) ? allocate(pool, bytes, address)
                           : CM_CUDA_INVALID_VALUE;

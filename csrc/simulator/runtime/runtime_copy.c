@@ -200,53 +200,6 @@ CM_SIM_EXPORT int cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from,
 }
 CM_RT_ALIAS(cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz);
 
-CM_SIM_EXPORT int cudaMemcpy3D(const cm_cuda_copy3d *copy)
-{
-    CM_RT_BEGIN(cudaMemcpy3D, copy);
-    CM_RT_END(deep(&cm_call, copy, false, NULL));
-}
-CM_RT_ALIAS(cudaMemcpy3D, cudaMemcpy3D_ptds);
-
-CM_SIM_EXPORT int cudaMemcpy3DAsync(const cm_cuda_copy3d *copy, cm_sim_stream *stream)
-{
-    CM_RT_BEGIN(cudaMemcpy3DAsync, copy, stream);
-    CM_RT_END(deep(&cm_call, copy, true, stream));
-}
-CM_RT_ALIAS(cudaMemcpy3DAsync, cudaMemcpy3DAsync_ptsz);
-
-static int deep_peer(cm_sim_call *call, const cm_cuda_copy3d_peer *copy, bool async,
-                     cm_sim_stream *stream)
-{
-    if (!copy)
-        return CM_CUDA_INVALID_VALUE;
-    if (!is_device(copy->srcDevice) || !is_device(copy->dstDevice))
-        return CM_CUDA_INVALID_DEVICE;
-    return deep(call,
-                &(cm_cuda_copy3d){.srcArray = copy->srcArray,
-                                  .srcPos = copy->srcPos,
-                                  .srcPtr = copy->srcPtr,
-                                  .dstArray = copy->dstArray,
-                                  .dstPos = copy->dstPos,
-                                  .dstPtr = copy->dstPtr,
-                                  .extent = copy->extent,
-                                  .kind = CM_CUDA_COPY_DEVICE_TO_DEVICE},
-                async, stream);
-}
-
-CM_SIM_EXPORT int cudaMemcpy3DPeer(const cm_cuda_copy3d_peer *copy)
-{
-    CM_RT_BEGIN(cudaMemcpy3DPeer, copy);
-    CM_RT_END(deep_peer(&cm_call, copy, false, NULL));
-}
-CM_RT_ALIAS(cudaMemcpy3DPeer, cudaMemcpy3DPeer_ptds);
-
-CM_SIM_EXPORT int cudaMemcpy3DPeerAsync(const cm_cuda_copy3d_peer *copy, cm_sim_stream *stream)
-{
-    CM_RT_BEGIN(cudaMemcpy3DPeerAsync, copy, stream);
-    CM_RT_END(deep_peer(&cm_call, copy, true, stream));
-}
-CM_RT_ALIAS(cudaMemcpy3DPeerAsync, cudaMemcpy3DPeerAsync_ptsz);
-
 /* --- variables of the device ------------------------------------------------------------------ */
 
 static int symbol(cm_sim_call *call, const void *name, const void *from, void *to, size_t bytes,
@@ -291,16 +244,6 @@ CM_SIM_EXPORT int cudaMemcpyFromSymbol(void *to, const void *name, size_t bytes,
     CM_RT_END(symbol(&cm_call, name, NULL, to, bytes, offset, kind, false, NULL));
 }
 CM_RT_ALIAS(cudaMemcpyFromSymbol, cudaMemcpyFromSymbol_ptds);
-
-CM_SIM_EXPORT int cudaMemcpyFromSymbolAsync(void *to, const void *name, size_t bytes, size_t offset,
-                                            int kind, cm_sim_stream *stream)
-{
-    CM_RT_BEGIN(cudaMemcpyFromSymbolAsync, to, name, bytes, offset, kind, stream);
-    if (!to)
-        CM_RT_END(CM_CUDA_INVALID_VALUE);
-    CM_RT_END(symbol(&cm_call, name, NULL, to, bytes, offset, kind, true, stream));
-}
-CM_RT_ALIAS(cudaMemcpyFromSymbolAsync, cudaMemcpyFromSymbolAsync_ptsz);
 
 /* --- filling ---------------------------------------------------------------------------------- */
 
@@ -351,14 +294,6 @@ CM_SIM_EXPORT int cudaMemsetAsync(void *to, int value, size_t bytes, cm_sim_stre
 }
 CM_RT_ALIAS(cudaMemsetAsync, cudaMemsetAsync_ptsz);
 
-CM_SIM_EXPORT int cudaMemset2D(void *to, size_t pitch, int value, size_t width, size_t height)
-{
-    CM_RT_BEGIN(cudaMemset2D, to, pitch, value, width, height);
-    CM_RT_END(fill(&cm_call, &(cm_cuda_set_node){to, pitch, (unsigned char)value, 1, width, height},
-                   NULL));
-}
-CM_RT_ALIAS(cudaMemset2D, cudaMemset2D_ptds);
-
 CM_SIM_EXPORT int cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
                                     cm_sim_stream *stream)
 {
@@ -367,31 +302,3 @@ CM_SIM_EXPORT int cudaMemset2DAsync(void *to, size_t pitch, int value, size_t wi
                    stream));
 }
 CM_RT_ALIAS(cudaMemset2DAsync, cudaMemset2DAsync_ptsz);
-
-static int fill_slices(cm_sim_call *call, const cm_cuda_pitched *to, int value,
-                       const cm_cuda_extent *extent, cm_sim_stream *stream)
-{
-    int result = CM_CUDA_OK;
-    size_t rows = to->ysize ? to->ysize : extent->height;
-    for (size_t z = 0; !result && z < extent->depth; z++)
-        result = fill(call,
-                      &(cm_cuda_set_node){(char *)to->ptr + z * rows * to->pitch, to->pitch,
-                                          (unsigned char)value, 1, extent->width, extent->height},
-                      stream);
-    return result;
-}
-
-CM_SIM_EXPORT int cudaMemset3D(cm_cuda_pitched to, int value, cm_cuda_extent extent)
-{
-    CM_RT_BEGIN(cudaMemset3D, to, value, extent);
-    CM_RT_END(fill_slices(&cm_call, &to, value, &extent, NULL));
-}
-CM_RT_ALIAS(cudaMemset3D, cudaMemset3D_ptds);
-
-CM_SIM_EXPORT int cudaMemset3DAsync(cm_cuda_pitched to, int value, cm_cuda_extent extent,
-                                    cm_sim_stream *stream)
-{
-    CM_RT_BEGIN(cudaMemset3DAsync, to, value, extent, stream);
-    CM_RT_END(fill_slices(&cm_call, &to, value, &extent, stream));
-}
-CM_RT_ALIAS(cudaMemset3DAsync, cudaMemset3DAsync_ptsz);

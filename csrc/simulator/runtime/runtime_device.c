@@ -8,7 +8,6 @@ int cuCtxGetLimit(size_t *value, int limit);
 int cuCtxSetLimit(int limit, size_t value);
 int cuDeviceGetPCIBusId(char *text, int length, int device);
 int cuDeviceGetByPCIBusId(int *device, const char *text);
-int cuDeviceGetP2PAttribute(int *value, int attribute, int device, int peer);
 
 enum { RUNTIME_VERSION = 13000 };
 
@@ -72,67 +71,6 @@ CM_SIM_EXPORT int cudaInitDevice(int device, unsigned device_flags, unsigned fla
     CM_RT_BEGIN(cudaInitDevice, device, device_flags, flags);
     int result = check(device);
     CM_RT_END(result ? result : cm_sim_device_hold(device));
-}
-
-CM_SIM_EXPORT int cudaSetValidDevices(int *devices, int count)
-{
-    CM_RT_BEGIN(cudaSetValidDevices, devices, count);
-    if (count < 0 || (count && !devices))
-        CM_RT_END(CM_CUDA_INVALID_VALUE);
-    for (int i = 0; i < count; i++)
-        if (check(devices[i]))
-            CM_RT_END(CM_CUDA_INVALID_DEVICE);
-    /* The list is only the order in which a program without a device tries them: all are free. */
-    CM_RT_END(CM_CUDA_OK);
-}
-
-CM_SIM_EXPORT int cudaChooseDevice(int *device, const cm_cuda_prop *wanted)
-{
-    CM_RT_BEGIN(cudaChooseDevice, device, wanted);
-    if (!device || !wanted)
-        CM_RT_END(CM_CUDA_INVALID_VALUE);
-    const cm_sim_config *config = cm_sim_config_get();
-    int best = 0, most = -1;
-    for (int i = 0; i < config->devices; i++) {
-        const cm_sim_profile *is = &config->device[i];
-        int fits = (is->memory >= wanted->totalGlobalMem) +
-                   (is->major > wanted->major ||
-                    (is->major == wanted->major && is->minor >= wanted->minor)) +
-                   (is->sms >= wanted->multiProcessorCount);
-        if (fits > most) {
-            most = fits;
-            best = i;
-        }
-    }
-    if (config->devices)
-        *device = best;
-    CM_RT_END(config->devices ? CM_CUDA_OK : CM_CUDA_NO_DEVICE);
-}
-
-/* How a thread waits has no meaning here: kept as they were set, per thread's device. */
-static atomic_uint device_flags[CM_SIM_DEVICES];
-enum { MAP_HOST = 8, FLAGS = 0x1f | 0x80 };
-
-CM_SIM_EXPORT int cudaSetDeviceFlags(unsigned flags)
-{
-    CM_RT_BEGIN(cudaSetDeviceFlags, flags);
-    if (flags & ~(unsigned)FLAGS)
-        CM_RT_END(CM_CUDA_INVALID_VALUE);
-    int device = cm_sim_current_device();
-    int result = check(device);
-    if (!result)
-        atomic_store(&device_flags[device], flags);
-    CM_RT_END(result);
-}
-
-CM_SIM_EXPORT int cudaGetDeviceFlags(unsigned *flags)
-{
-    CM_RT_BEGIN(cudaGetDeviceFlags, flags);
-    int device = cm_sim_current_device();
-    int result = flags ? check(device) : CM_CUDA_INVALID_VALUE;
-    if (!result) /* memory of the host is always mapped where there is one address space */
-        *flags = atomic_load(&device_flags[device]) | MAP_HOST;
-    CM_RT_END(result);
 }
 
 CM_SIM_EXPORT int cudaDeviceSynchronize(void)
@@ -403,13 +341,6 @@ CM_SIM_EXPORT int cudaDeviceSetCacheConfig(int preference)
     CM_RT_END(result);
 }
 
-CM_SIM_EXPORT int cudaCtxResetPersistingL2Cache(void)
-{
-    CM_RT_BEGIN_BARE(cudaCtxResetPersistingL2Cache);
-    int device;
-    CM_RT_END(cm_sim_device_ready(&device));
-}
-
 /* --- peers ------------------------------------------------------------------------------------ */
 
 CM_SIM_EXPORT int cudaDeviceCanAccessPeer(int *can, int device, int peer)
@@ -429,19 +360,4 @@ CM_SIM_EXPORT int cudaDeviceEnablePeerAccess(int peer, unsigned flags)
     int device;
     int result = flags ? CM_CUDA_INVALID_VALUE : cm_sim_device_ready(&device);
     CM_RT_END(result ? result : cm_sim_peer_enable(device, peer));
-}
-
-CM_SIM_EXPORT int cudaDeviceDisablePeerAccess(int peer)
-{
-    CM_RT_BEGIN(cudaDeviceDisablePeerAccess, peer);
-    int device;
-    int result = cm_sim_device_ready(&device);
-    CM_RT_END(result ? result : cm_sim_peer_disable(device, peer));
-}
-
-CM_SIM_EXPORT int cudaDeviceGetP2PAttribute(int *value, int attribute, int device, int peer)
-{
-    CM_RT_BEGIN(cudaDeviceGetP2PAttribute, value, attribute, device, peer);
-    CM_RT_END(value ? cuDeviceGetP2PAttribute(value, attribute, device, peer)
-                    : CM_CUDA_INVALID_VALUE);
 }

@@ -16,12 +16,6 @@ CM_SIM_EXPORT int cudaGraphDestroy(cm_sim_graph *graph)
     CM_RT_END(result);
 }
 
-CM_SIM_EXPORT int cudaGraphClone(cm_sim_graph **clone, cm_sim_graph *graph)
-{
-    CM_RT_BEGIN(cudaGraphClone, clone, graph);
-    CM_RT_END(cm_sim_graph_clone(graph, clone));
-}
-
 /* --- nodes ------------------------------------------------------------------------------------ */
 
 CM_SIM_EXPORT int cudaGraphAddNode(cm_sim_node **node, cm_sim_graph *graph,
@@ -30,28 +24,6 @@ CM_SIM_EXPORT int cudaGraphAddNode(cm_sim_node **node, cm_sim_graph *graph,
 {
     CM_RT_BEGIN(cudaGraphAddNode, node, graph, after, edges, count, params);
     CM_RT_END(node ? cm_sim_graph_add(graph, after, count, params, node) : CM_CUDA_INVALID_VALUE);
-}
-
-CM_SIM_EXPORT int cudaGraphAddKernelNode(cm_sim_node **node, cm_sim_graph *graph,
-                                         cm_sim_node *const *after, size_t count,
-                                         const cm_cuda_kernel_node *kernel)
-{
-    CM_RT_BEGIN(cudaGraphAddKernelNode, node, graph, after, count, kernel);
-    if (!node || !kernel)
-        CM_RT_END(CM_CUDA_INVALID_VALUE);
-    cm_cuda_node_params params = {.type = CM_CUDA_NODE_KERNEL, .kernel = *kernel};
-    CM_RT_END(cm_sim_graph_add(graph, after, count, &params, node));
-}
-
-CM_SIM_EXPORT int cudaGraphAddMemcpyNode(cm_sim_node **node, cm_sim_graph *graph,
-                                         cm_sim_node *const *after, size_t count,
-                                         const cm_cuda_copy3d *copy)
-{
-    CM_RT_BEGIN(cudaGraphAddMemcpyNode, node, graph, after, count, copy);
-    if (!node || !copy)
-        CM_RT_END(CM_CUDA_INVALID_VALUE);
-    cm_cuda_node_params params = {.type = CM_CUDA_NODE_COPY, .memcpy = {.copyParams = *copy}};
-    CM_RT_END(cm_sim_graph_add(graph, after, count, &params, node));
 }
 
 CM_SIM_EXPORT int cudaGraphAddMemcpyNode1D(cm_sim_node **node, cm_sim_graph *graph,
@@ -84,25 +56,6 @@ CM_SIM_EXPORT int cudaGraphAddMemsetNode(cm_sim_node **node, cm_sim_graph *graph
     CM_RT_END(cm_sim_graph_add(graph, after, count, &params, node));
 }
 
-CM_SIM_EXPORT int cudaGraphAddHostNode(cm_sim_node **node, cm_sim_graph *graph,
-                                       cm_sim_node *const *after, size_t count,
-                                       const cm_cuda_host_node *host)
-{
-    CM_RT_BEGIN(cudaGraphAddHostNode, node, graph, after, count, host);
-    if (!node || !host)
-        CM_RT_END(CM_CUDA_INVALID_VALUE);
-    cm_cuda_node_params params = {.type = CM_CUDA_NODE_HOST, .host = *host};
-    CM_RT_END(cm_sim_graph_add(graph, after, count, &params, node));
-}
-
-CM_SIM_EXPORT int cudaGraphAddEmptyNode(cm_sim_node **node, cm_sim_graph *graph,
-                                        cm_sim_node *const *after, size_t count)
-{
-    CM_RT_BEGIN(cudaGraphAddEmptyNode, node, graph, after, count);
-    cm_cuda_node_params params = {.type = CM_CUDA_NODE_EMPTY};
-    CM_RT_END(node ? cm_sim_graph_add(graph, after, count, &params, node) : CM_CUDA_INVALID_VALUE);
-}
-
 CM_SIM_EXPORT int cudaGraphAddChildGraphNode(cm_sim_node **node, cm_sim_graph *graph,
                                              cm_sim_node *const *after, size_t count,
                                              cm_sim_graph *child)
@@ -111,67 +64,6 @@ CM_SIM_EXPORT int cudaGraphAddChildGraphNode(cm_sim_node **node, cm_sim_graph *g
     cm_cuda_node_params params = {.type = CM_CUDA_NODE_GRAPH, .graph = {child, 0}};
     CM_RT_END(node && child != graph ? cm_sim_graph_add(graph, after, count, &params, node)
                                      : CM_CUDA_INVALID_VALUE);
-}
-
-static int add_event(cm_sim_node **node, cm_sim_graph *graph, cm_sim_node *const *after,
-                     size_t count, int type, cm_sim_event *event)
-{
-    cm_cuda_node_params params = {.type = type, .eventRecord = {event}};
-    return node ? cm_sim_graph_add(graph, after, count, &params, node) : CM_CUDA_INVALID_VALUE;
-}
-
-CM_SIM_EXPORT int cudaGraphAddEventRecordNode(cm_sim_node **node, cm_sim_graph *graph,
-                                              cm_sim_node *const *after, size_t count,
-                                              cm_sim_event *event)
-{
-    CM_RT_BEGIN(cudaGraphAddEventRecordNode, node, graph, after, count, event);
-    CM_RT_END(add_event(node, graph, after, count, CM_CUDA_NODE_RECORD_EVENT, event));
-}
-
-CM_SIM_EXPORT int cudaGraphAddEventWaitNode(cm_sim_node **node, cm_sim_graph *graph,
-                                            cm_sim_node *const *after, size_t count,
-                                            cm_sim_event *event)
-{
-    CM_RT_BEGIN(cudaGraphAddEventWaitNode, node, graph, after, count, event);
-    CM_RT_END(add_event(node, graph, after, count, CM_CUDA_NODE_WAIT_EVENT, event));
-}
-
-CM_SIM_EXPORT int cudaGraphAddMemAllocNode(cm_sim_node **node, cm_sim_graph *graph,
-                                           cm_sim_node *const *after, size_t count,
-                                           cm_cuda_alloc_node *alloc)
-{
-    CM_RT_BEGIN(cudaGraphAddMemAllocNode, node, graph, after, count, alloc);
-    int device;
-    int result = node && alloc ? cm_sim_device_ready(&device) : CM_CUDA_INVALID_VALUE;
-    if (result)
-        CM_RT_END(result);
-    CM_RT_DRIVER(cuGraphAddMemAllocNode, (void **)node, graph, (void *const *)after, count, alloc);
-    cm_cuda_node_params params = {.type = CM_CUDA_NODE_ALLOC, .alloc = *alloc};
-    result = cm_sim_graph_add(graph, after, count, &params, node);
-    alloc->dptr = params.alloc.dptr;
-    CM_RT_DRIVER_END(result);
-    CM_RT_END(result);
-}
-
-CM_SIM_EXPORT int cudaGraphAddMemFreeNode(cm_sim_node **node, cm_sim_graph *graph,
-                                          cm_sim_node *const *after, size_t count, void *address)
-{
-    CM_RT_BEGIN(cudaGraphAddMemFreeNode, node, graph, after, count, address);
-    CM_RT_DRIVER(cuGraphAddMemFreeNode, (void **)node, graph, (void *const *)after, count,
-                 (uintptr_t)address);
-    cm_cuda_node_params params = {.type = CM_CUDA_NODE_FREE, .free = {address}};
-    int result =
-        node ? cm_sim_graph_add(graph, after, count, &params, node) : CM_CUDA_INVALID_VALUE;
-    CM_RT_DRIVER_END(result);
-    CM_RT_END(result);
-}
-
-CM_SIM_EXPORT int cudaGraphAddDependencies(cm_sim_graph *graph, cm_sim_node *const *from,
-                                           cm_sim_node *const *to, const cm_cuda_edge *edges,
-                                           size_t count)
-{
-    CM_RT_BEGIN(cudaGraphAddDependencies, graph, from, to, edges, count);
-    CM_RT_END(cm_sim_graph_connect(graph, from, to, count));
 }
 
 CM_SIM_EXPORT int cudaGraphGetNodes(cm_sim_graph *graph, cm_sim_node **nodes, size_t *count)
@@ -229,19 +121,6 @@ CM_SIM_EXPORT int cudaGraphNodeGetType(cm_sim_node *node, int *type)
     CM_RT_END(cm_sim_node_type(node, type));
 }
 
-/* The arguments of a kernel are not kept: nothing reads them. */
-CM_SIM_EXPORT int cudaGraphKernelNodeGetParams(cm_sim_node *node, cm_cuda_kernel_node *kernel)
-{
-    CM_RT_BEGIN(cudaGraphKernelNodeGetParams, node, kernel);
-    CM_RT_END(cm_sim_node_kernel(node, kernel));
-}
-
-CM_SIM_EXPORT int cudaGraphKernelNodeSetParams(cm_sim_node *node, const cm_cuda_kernel_node *kernel)
-{
-    CM_RT_BEGIN(cudaGraphKernelNodeSetParams, node, kernel);
-    CM_RT_END(cm_sim_node_set_kernel(NULL, node, kernel));
-}
-
 /* A condition is set by kernels, which do nothing: see the node itself. */
 CM_SIM_EXPORT int cudaGraphConditionalHandleCreate(cm_cuda_conditional *handle, cm_sim_graph *graph,
                                                    unsigned value, unsigned flags)
@@ -279,19 +158,6 @@ CM_SIM_EXPORT int cudaGraphInstantiateWithFlags(cm_sim_exec **exec, cm_sim_graph
     CM_RT_END(instantiate(&cm_call, graph, flags, exec));
 }
 
-CM_SIM_EXPORT int cudaGraphInstantiateWithParams(cm_sim_exec **exec, cm_sim_graph *graph,
-                                                 cm_cuda_instantiate *params)
-{
-    CM_RT_BEGIN(cudaGraphInstantiateWithParams, exec, graph, params);
-    if (!params)
-        CM_RT_END(CM_CUDA_INVALID_VALUE);
-    int result = instantiate(&cm_call, graph, params->flags, exec);
-    params->errNode_out = NULL;
-    params->result_out = result != CM_CUDA_OK;
-    CM_RT_END(result);
-}
-CM_RT_ALIAS(cudaGraphInstantiateWithParams, cudaGraphInstantiateWithParams_ptsz);
-
 CM_SIM_EXPORT int cudaGraphExecDestroy(cm_sim_exec *exec)
 {
     CM_RT_BEGIN(cudaGraphExecDestroy, exec);
@@ -305,20 +171,6 @@ CM_SIM_EXPORT int cudaGraphExecGetFlags(cm_sim_exec *exec, unsigned long long *f
 {
     CM_RT_BEGIN(cudaGraphExecGetFlags, exec, flags);
     CM_RT_END(cm_sim_exec_flags(exec, flags));
-}
-
-CM_SIM_EXPORT int cudaGraphExecUpdate(cm_sim_exec *exec, cm_sim_graph *graph,
-                                      cm_cuda_update_result *result)
-{
-    CM_RT_BEGIN(cudaGraphExecUpdate, exec, graph, result);
-    CM_RT_END(cm_sim_exec_update(exec, graph, result));
-}
-
-CM_SIM_EXPORT int cudaGraphExecKernelNodeSetParams(cm_sim_exec *exec, cm_sim_node *node,
-                                                   const cm_cuda_kernel_node *kernel)
-{
-    CM_RT_BEGIN(cudaGraphExecKernelNodeSetParams, exec, node, kernel);
-    CM_RT_END(exec ? cm_sim_node_set_kernel(exec, node, kernel) : CM_CUDA_INVALID_VALUE);
 }
 
 CM_SIM_EXPORT int cudaGraphUpload(cm_sim_exec *exec, cm_sim_stream *stream)
@@ -359,12 +211,6 @@ CM_SIM_EXPORT int cudaUserObjectCreate(cm_sim_user_object **object, void *data,
                   : CM_CUDA_INVALID_VALUE);
 }
 
-CM_SIM_EXPORT int cudaUserObjectRetain(cm_sim_user_object *object, unsigned count)
-{
-    CM_RT_BEGIN(cudaUserObjectRetain, object, count);
-    CM_RT_END(cm_sim_user_object_retain(object, count));
-}
-
 CM_SIM_EXPORT int cudaUserObjectRelease(cm_sim_user_object *object, unsigned count)
 {
     CM_RT_BEGIN(cudaUserObjectRelease, object, count);
@@ -378,13 +224,6 @@ CM_SIM_EXPORT int cudaGraphRetainUserObject(cm_sim_graph *graph, cm_sim_user_obj
     enum { MOVE = 1 };
     CM_RT_END(flags > MOVE ? CM_CUDA_INVALID_VALUE
                            : cm_sim_graph_retain_object(graph, object, count, flags == MOVE));
-}
-
-CM_SIM_EXPORT int cudaGraphReleaseUserObject(cm_sim_graph *graph, cm_sim_user_object *object,
-                                             unsigned count)
-{
-    CM_RT_BEGIN(cudaGraphReleaseUserObject, graph, object, count);
-    CM_RT_END(cm_sim_graph_release_object(graph, object, count));
 }
 
 static int check(int device)
@@ -405,14 +244,4 @@ CM_SIM_EXPORT int cudaDeviceSetGraphMemAttribute(int device, int attribute, void
     CM_RT_BEGIN(cudaDeviceSetGraphMemAttribute, device, attribute, value);
     int result = value && !*(uint64_t *)value ? check(device) : CM_CUDA_INVALID_VALUE;
     CM_RT_END(result ? result : cm_sim_graph_memory_reset(device, attribute));
-}
-
-/* Memory of graphs lives as long as they do: nothing lies idle that could be given back. */
-CM_SIM_EXPORT int cudaDeviceGraphMemTrim(int device)
-{
-    CM_RT_BEGIN(cudaDeviceGraphMemTrim, device);
-    CM_RT_DRIVER(cuDeviceGraphMemTrim, device);
-    int result = check(device);
-    CM_RT_DRIVER_END(result);
-    CM_RT_END(result);
 }

@@ -240,15 +240,6 @@ CM_SIM_EXPORT int cudaGetFuncBySymbol(cm_sim_function **function, const void *st
     CM_RT_END(function ? find(stub, function) : CM_CUDA_INVALID_VALUE);
 }
 
-CM_SIM_EXPORT int cudaFuncGetName(const char **name, const void *kernel)
-{
-    CM_RT_BEGIN(cudaFuncGetName, name, kernel);
-    const char *found = cm_sim_function_name(kernel);
-    if (name && found)
-        *name = found;
-    CM_RT_END(!name ? CM_CUDA_INVALID_VALUE : found ? CM_CUDA_OK : CM_CUDA_INVALID_FUNCTION);
-}
-
 CM_SIM_EXPORT int cudaFuncGetAttributes(cm_cuda_func_attributes *attributes, const void *kernel)
 {
     CM_RT_BEGIN(cudaFuncGetAttributes, attributes, kernel);
@@ -326,31 +317,6 @@ CM_SIM_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *bl
     CM_RT_END(flags > 1 ? CM_CUDA_INVALID_VALUE : occupancy(blocks, kernel, threads, shared));
 }
 
-/* The most shared memory with which that many blocks still fit. A search, because the rule for how
- * many fit is in one place. */
-CM_SIM_EXPORT int cudaOccupancyAvailableDynamicSMemPerBlock(size_t *shared, const void *kernel,
-                                                            int blocks, int threads)
-{
-    CM_RT_BEGIN(cudaOccupancyAvailableDynamicSMemPerBlock, shared, kernel, blocks, threads);
-    int fit;
-    int result = shared && blocks > 0 ? occupancy(&fit, kernel, threads, 0) : CM_CUDA_INVALID_VALUE;
-    if (result)
-        CM_RT_END(result);
-    if (fit < blocks)
-        CM_RT_END(CM_CUDA_INVALID_VALUE);
-    int device = cm_sim_current_device();
-    size_t low = 0, high = (size_t)cm_sim_config_get()->device[device].shared_per_block_optin;
-    while (low < high) {
-        size_t middle = (low + high + 1) / 2;
-        if (cm_sim_occupancy(device, threads, CM_SIM_FUNCTION_REGISTERS, middle) >= blocks)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    *shared = low;
-    CM_RT_END(CM_CUDA_OK);
-}
-
 /* How many clusters of a launch run at once: as many as their blocks fit. */
 CM_SIM_EXPORT int cudaOccupancyMaxActiveClusters(int *clusters, const void *kernel,
                                                  const cm_cuda_launch_config *config)
@@ -371,23 +337,4 @@ CM_SIM_EXPORT int cudaOccupancyMaxActiveClusters(int *clusters, const void *kern
     *clusters =
         blocks * cm_sim_config_get()->device[cm_sim_current_device()].sms / (each ? each : 1);
     CM_RT_END(CM_CUDA_OK);
-}
-
-CM_SIM_EXPORT int cudaOccupancyMaxPotentialClusterSize(int *size, const void *kernel,
-                                                       const cm_cuda_launch_config *config)
-{
-    CM_RT_BEGIN(cudaOccupancyMaxPotentialClusterSize, size, kernel, config);
-    enum { PORTABLE = 8, FIRST_MAJOR = 9 };
-    cm_sim_function *function;
-    if (!size || !config)
-        CM_RT_END(CM_CUDA_INVALID_VALUE);
-    int device;
-    int result = cm_sim_device_ready(&device);
-    if (!result)
-        result = find(kernel, &function);
-    if (!result && cm_sim_config_get()->device[device].major < FIRST_MAJOR)
-        result = CM_CUDA_NOT_SUPPORTED;
-    if (!result)
-        *size = PORTABLE;
-    CM_RT_END(result);
 }

@@ -35,17 +35,6 @@ CM_SIM_EXPORT int cudaLibraryLoadData(cm_sim_library **library, const void *code
     CM_RT_END(code ? load(library) : CM_CUDA_INVALID_VALUE);
 }
 
-CM_SIM_EXPORT int cudaLibraryLoadFromFile(cm_sim_library **library, const char *file,
-                                          int *jit_options, void **jit_values, unsigned jit_count,
-                                          int *options, void **values, unsigned count)
-{
-    CM_RT_BEGIN(cudaLibraryLoadFromFile, library, file, jit_options, jit_values, jit_count, options,
-                values, count);
-    if (!file)
-        CM_RT_END(CM_CUDA_INVALID_VALUE);
-    CM_RT_END(access(file, R_OK) == 0 ? load(library) : CM_CUDA_FILE_NOT_FOUND);
-}
-
 CM_SIM_EXPORT int cudaLibraryUnload(cm_sim_library *library)
 {
     CM_RT_BEGIN(cudaLibraryUnload, library);

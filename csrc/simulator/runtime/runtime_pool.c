@@ -160,20 +160,6 @@ CM_SIM_EXPORT int cudaDeviceGetDefaultMemPool(cm_sim_pool **pool, int device)
     CM_RT_END(result ? result : give(pool, cm_sim_pool_default(device)));
 }
 
-CM_SIM_EXPORT int cudaDeviceGetMemPool(cm_sim_pool **pool, int device)
-{
-    CM_RT_BEGIN(cudaDeviceGetMemPool, pool, device);
-    int result = pool ? check(device) : CM_CUDA_INVALID_VALUE;
-    CM_RT_END(result ? result : give(pool, cm_sim_pool_current(device)));
-}
-
-CM_SIM_EXPORT int cudaDeviceSetMemPool(int device, cm_sim_pool *pool)
-{
-    CM_RT_BEGIN(cudaDeviceSetMemPool, device, pool);
-    int result = check(device);
-    CM_RT_END(result ? result : cm_sim_pool_set_current(device, pool));
-}
-
 /* The kinds of memory that CUDA 13 has pools for; only pinned memory of a device is simulated. */
 enum { PINNED = 1 };
 
@@ -184,27 +170,6 @@ static int place(const cm_cuda_location *location, int type)
     if (location->type != CM_CUDA_LOCATION_DEVICE || type != PINNED)
         return cm_rt_refuse("memory pools of the host");
     return check(location->id);
-}
-
-CM_SIM_EXPORT int cudaMemGetDefaultMemPool(cm_sim_pool **pool, cm_cuda_location *location, int type)
-{
-    CM_RT_BEGIN(cudaMemGetDefaultMemPool, pool, location, type);
-    int result = pool ? place(location, type) : CM_CUDA_INVALID_VALUE;
-    CM_RT_END(result ? result : give(pool, cm_sim_pool_default(location->id)));
-}
-
-CM_SIM_EXPORT int cudaMemGetMemPool(cm_sim_pool **pool, cm_cuda_location *location, int type)
-{
-    CM_RT_BEGIN(cudaMemGetMemPool, pool, location, type);
-    int result = pool ? place(location, type) : CM_CUDA_INVALID_VALUE;
-    CM_RT_END(result ? result : give(pool, cm_sim_pool_current(location->id)));
-}
-
-CM_SIM_EXPORT int cudaMemSetMemPool(cm_cuda_location *location, int type, cm_sim_pool *pool)
-{
-    CM_RT_BEGIN(cudaMemSetMemPool, location, type, pool);
-    int result = place(location, type);
-    CM_RT_END(result ? result : cm_sim_pool_set_current(location->id, pool));
 }
 
 CM_SIM_EXPORT int cudaMemPoolCreate(cm_sim_pool **pool, const cm_cuda_pool_props *props)

@@ -90,17 +90,6 @@ CM_SIM_EXPORT int cudaStreamGetFlags(cm_sim_stream *handle, unsigned *flags)
 }
 CM_RT_ALIAS(cudaStreamGetFlags, cudaStreamGetFlags_ptsz);
 
-CM_SIM_EXPORT int cudaStreamGetId(cm_sim_stream *handle, unsigned long long *id)
-{
-    CM_RT_BEGIN(cudaStreamGetId, handle, id);
-    int result;
-    cm_sim_stream *stream = find(handle, &result);
-    if (stream && id)
-        *id = cm_sim_stream_id(stream);
-    CM_RT_END(stream && !id ? CM_CUDA_INVALID_VALUE : result);
-}
-CM_RT_ALIAS(cudaStreamGetId, cudaStreamGetId_ptsz);
-
 CM_SIM_EXPORT int cudaStreamGetDevice(cm_sim_stream *handle, int *device)
 {
     CM_RT_BEGIN(cudaStreamGetDevice, handle, device);
@@ -111,72 +100,6 @@ CM_SIM_EXPORT int cudaStreamGetDevice(cm_sim_stream *handle, int *device)
     CM_RT_END(stream && !device ? CM_CUDA_INVALID_VALUE : result);
 }
 CM_RT_ALIAS(cudaStreamGetDevice, cudaStreamGetDevice_ptsz);
-
-/* Only a stream's priority has an effect here. The other attributes are about caches and how the
- * host waits: they are accepted, and read back as their defaults. */
-static bool attribute_known(int attribute)
-{
-    return attribute == CM_CUDA_LAUNCH_ACCESS_POLICY || attribute == CM_CUDA_LAUNCH_SYNC_POLICY ||
-           attribute == CM_CUDA_LAUNCH_PRIORITY || attribute == CM_CUDA_LAUNCH_SYNC_DOMAIN_MAP ||
-           attribute == CM_CUDA_LAUNCH_SYNC_DOMAIN;
-}
-
-CM_SIM_EXPORT int cudaStreamGetAttribute(cm_sim_stream *handle, int attribute,
-                                         cm_cuda_launch_value *value)
-{
-    CM_RT_BEGIN(cudaStreamGetAttribute, handle, attribute, value);
-    enum { SYNC_AUTO = 1 };
-    int result;
-    cm_sim_stream *stream = find(handle, &result);
-    if (stream && (!value || !attribute_known(attribute)))
-        result = CM_CUDA_INVALID_VALUE;
-    if (!result) {
-        *value = (cm_cuda_launch_value){0};
-        if (attribute == CM_CUDA_LAUNCH_PRIORITY)
-            value->priority = cm_sim_stream_priority(stream);
-        else if (attribute == CM_CUDA_LAUNCH_SYNC_POLICY)
-            value->priority = SYNC_AUTO; /* an int at the same place */
-    }
-    CM_RT_END(result);
-}
-CM_RT_ALIAS(cudaStreamGetAttribute, cudaStreamGetAttribute_ptsz);
-
-CM_SIM_EXPORT int cudaStreamSetAttribute(cm_sim_stream *handle, int attribute,
-                                         const cm_cuda_launch_value *value)
-{
-    CM_RT_BEGIN(cudaStreamSetAttribute, handle, attribute, value);
-    int result;
-    cm_sim_stream *stream = find(handle, &result);
-    if (stream && (!value || !attribute_known(attribute)))
-        result = CM_CUDA_INVALID_VALUE;
-    CM_RT_END(result);
-}
-CM_RT_ALIAS(cudaStreamSetAttribute, cudaStreamSetAttribute_ptsz);
-
-CM_SIM_EXPORT int cudaStreamCopyAttributes(cm_sim_stream *to, cm_sim_stream *from)
-{
-    CM_RT_BEGIN(cudaStreamCopyAttributes, to, from);
-    int result;
-    if (find(to, &result))
-        find(from, &result);
-    CM_RT_END(result);
-}
-CM_RT_ALIAS(cudaStreamCopyAttributes, cudaStreamCopyAttributes_ptsz);
-
-CM_SIM_EXPORT int cudaStreamAttachMemAsync(cm_sim_stream *handle, void *address, size_t bytes,
-                                           unsigned flags)
-{
-    CM_RT_BEGIN(cudaStreamAttachMemAsync, handle, address, bytes, flags);
-    cm_sim_block block;
-    int result;
-    bool known = flags == CM_CUDA_ATTACH_GLOBAL || flags == CM_CUDA_ATTACH_HOST ||
-                 flags == CM_CUDA_ATTACH_SINGLE;
-    if (find(handle, &result) && (!known || !cm_sim_is_device(address) ||
-                                  !cm_sim_find(address, &block) || block.kind != CM_SIM_MANAGED))
-        result = CM_CUDA_INVALID_VALUE;
-    CM_RT_END(result);
-}
-CM_RT_ALIAS(cudaStreamAttachMemAsync, cudaStreamAttachMemAsync_ptsz);
 
 /* --- functions of the host -------------------------------------------------------------------- */
 

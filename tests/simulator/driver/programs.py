@@ -286,12 +286,6 @@ def refused(lib: Any) -> dict[str, Any]:
         results = [
             runtime.cudaIpcOpenMemHandle(out, handle, 1),
             runtime.cudaIpcCloseMemHandle(some),
-            runtime.cudaMemPoolImportFromShareableHandle(out, some, 1, 0),
-            runtime.cudaMemPoolImportPointer(out, some, nothing),
-            runtime.cudaImportExternalMemory(out, nothing),
-            runtime.cudaExternalMemoryGetMappedBuffer(out, some, nothing),
-            runtime.cudaExternalMemoryGetMappedMipmappedArray(out, some, nothing),
-            runtime.cudaDestroyExternalMemory(some),
             runtime.cuMemImportFromShareableHandle(out, some, 1),
             runtime.cuMulticastCreate(out, nothing),
         ]

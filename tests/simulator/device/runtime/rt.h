@@ -23,11 +23,7 @@ const char *cudaGetErrorString(int);
 DECLARE(cudaGetDeviceCount, int *);
 DECLARE(cudaGetDevice, int *);
 DECLARE(cudaSetDevice, int);
-DECLARE(cudaSetDeviceFlags, unsigned);
-DECLARE(cudaGetDeviceFlags, unsigned *);
 DECLARE(cudaInitDevice, int, unsigned, unsigned);
-DECLARE(cudaChooseDevice, int *, const cm_cuda_prop *);
-DECLARE(cudaSetValidDevices, int *, int);
 DECLARE(cudaGetDeviceProperties, cm_cuda_prop *, int);
 DECLARE(cudaDeviceGetAttribute, int *, int, int);
 DECLARE(cudaDeviceSynchronize, void);
@@ -43,8 +39,6 @@ DECLARE(cudaDeviceGetCacheConfig, int *);
 DECLARE(cudaDeviceSetCacheConfig, int);
 DECLARE(cudaDeviceCanAccessPeer, int *, int, int);
 DECLARE(cudaDeviceEnablePeerAccess, int, unsigned);
-DECLARE(cudaDeviceDisablePeerAccess, int);
-DECLARE(cudaDeviceGetP2PAttribute, int *, int, int, int);
 
 DECLARE(cudaMalloc, void **, size_t);
 DECLARE(cudaMallocManaged, void **, size_t, unsigned);
@@ -75,15 +69,13 @@ DECLARE(cudaMemcpyPeer, void *, int, const void *, int, size_t);
 DECLARE(cudaMemcpyPeerAsync, void *, int, const void *, int, size_t, stream);
 DECLARE(cudaMemcpy2D, void *, size_t, const void *, size_t, size_t, size_t, int);
 DECLARE(cudaMemcpy2DAsync, void *, size_t, const void *, size_t, size_t, size_t, int, stream);
-DECLARE(cudaMemcpy3D, const cm_cuda_copy3d *);
 DECLARE(cudaMemcpyBatchAsync, void *const *, const void *const *, const size_t *, size_t,
         cm_cuda_copy_attributes *, size_t *, size_t, stream);
 DECLARE(cudaMemcpyToSymbol, const void *, const void *, size_t, size_t, int);
 DECLARE(cudaMemcpyFromSymbol, void *, const void *, size_t, size_t, int);
 DECLARE(cudaMemset, void *, int, size_t);
+DECLARE(cudaMemset2DAsync, void *, size_t, int, size_t, size_t, stream);
 DECLARE(cudaMemsetAsync, void *, int, size_t, stream);
-DECLARE(cudaMemset2D, void *, size_t, int, size_t, size_t);
-DECLARE(cudaMemset3D, cm_cuda_pitched, int, cm_cuda_extent);
 DECLARE(cudaGetSymbolAddress, void **, const void *);
 DECLARE(cudaGetSymbolSize, size_t *, const void *);
 
@@ -104,11 +96,9 @@ DECLARE(cudaLaunchKernelExC, const cm_cuda_launch_config *, const void *, void *
 DECLARE(cudaLaunchCooperativeKernel, const void *, dim3, dim3, void **, size_t, stream);
 DECLARE(cudaFuncGetAttributes, cm_cuda_func_attributes *, const void *);
 DECLARE(cudaFuncSetAttribute, const void *, int, int);
-DECLARE(cudaFuncGetName, const char **, const void *);
 DECLARE(cudaGetFuncBySymbol, function *, const void *);
 DECLARE(cudaKernelSetAttributeForDevice, function, int, int, int);
 DECLARE(cudaOccupancyMaxActiveBlocksPerMultiprocessor, int *, const void *, int, size_t);
-DECLARE(cudaOccupancyAvailableDynamicSMemPerBlock, size_t *, const void *, int, int);
 DECLARE(cudaOccupancyMaxActiveClusters, int *, const void *, const cm_cuda_launch_config *);
 
 DECLARE(cudaStreamCreate, stream *);
@@ -120,9 +110,7 @@ DECLARE(cudaStreamQuery, stream);
 DECLARE(cudaStreamWaitEvent, stream, event, unsigned);
 DECLARE(cudaStreamGetPriority, stream, int *);
 DECLARE(cudaStreamGetFlags, stream, unsigned *);
-DECLARE(cudaStreamGetId, stream, unsigned long long *);
 DECLARE(cudaStreamGetDevice, stream, int *);
-DECLARE(cudaStreamGetAttribute, stream, int, cm_cuda_launch_value *);
 DECLARE(cudaLaunchHostFunc, stream, cm_cuda_host_function, void *);
 DECLARE(cudaStreamAddCallback, stream, cm_cuda_stream_callback, void *, unsigned);
 DECLARE(cudaEventCreate, event *);
@@ -147,28 +135,20 @@ DECLARE(cudaThreadExchangeStreamCaptureMode, int *);
 
 DECLARE(cudaGraphCreate, graph *, unsigned);
 DECLARE(cudaGraphDestroy, graph);
-DECLARE(cudaGraphClone, graph *, graph);
 DECLARE(cudaGraphAddNode, node *, graph, const node *, const cm_cuda_edge *, size_t,
         cm_cuda_node_params *);
-DECLARE(cudaGraphAddKernelNode, node *, graph, const node *, size_t, const cm_cuda_kernel_node *);
 DECLARE(cudaGraphAddMemcpyNode1D, node *, graph, const node *, size_t, void *, const void *, size_t,
         int);
-DECLARE(cudaGraphAddEmptyNode, node *, graph, const node *, size_t);
 DECLARE(cudaGraphAddChildGraphNode, node *, graph, const node *, size_t, graph);
-DECLARE(cudaGraphAddMemAllocNode, node *, graph, const node *, size_t, cm_cuda_alloc_node *);
-DECLARE(cudaGraphAddDependencies, graph, const node *, const node *, const cm_cuda_edge *, size_t);
 DECLARE(cudaGraphGetNodes, graph, node *, size_t *);
 DECLARE(cudaGraphGetRootNodes, graph, node *, size_t *);
 DECLARE(cudaGraphGetEdges, graph, node *, node *, cm_cuda_edge *, size_t *);
 DECLARE(cudaGraphNodeGetDependencies, node, node *, cm_cuda_edge *, size_t *);
 DECLARE(cudaGraphNodeGetDependentNodes, node, node *, cm_cuda_edge *, size_t *);
 DECLARE(cudaGraphNodeGetType, node, int *);
-DECLARE(cudaGraphKernelNodeGetParams, node, cm_cuda_kernel_node *);
 DECLARE(cudaGraphConditionalHandleCreate, cm_cuda_conditional *, graph, unsigned, unsigned);
 DECLARE(cudaGraphInstantiate, exec *, graph, unsigned long long);
 DECLARE(cudaGraphExecDestroy, exec);
-DECLARE(cudaGraphExecUpdate, exec, graph, cm_cuda_update_result *);
-DECLARE(cudaGraphExecKernelNodeSetParams, exec, node, const cm_cuda_kernel_node *);
 DECLARE(cudaGraphLaunch, exec, stream);
 DECLARE(cudaUserObjectCreate, cm_sim_user_object **, void *, cm_cuda_host_function, unsigned,
         unsigned);
@@ -181,8 +161,6 @@ DECLARE(cudaMallocAsync, void **, size_t, stream);
 DECLARE(cudaMallocFromPoolAsync, void **, size_t, pool, stream);
 DECLARE(cudaFreeAsync, void *, stream);
 DECLARE(cudaDeviceGetDefaultMemPool, pool *, int);
-DECLARE(cudaDeviceGetMemPool, pool *, int);
-DECLARE(cudaDeviceSetMemPool, int, pool);
 DECLARE(cudaMemPoolCreate, pool *, const cm_cuda_pool_props *);
 DECLARE(cudaMemPoolDestroy, pool);
 DECLARE(cudaMemPoolTrimTo, pool, size_t);
@@ -192,8 +170,6 @@ DECLARE(cudaMemPoolSetAccess, pool, const cm_cuda_access *, size_t);
 DECLARE(cudaMemPoolGetAccess, int *, pool, cm_cuda_location *);
 
 DECLARE(cudaLibraryLoadData, cm_sim_library **, const void *, int *, void **, unsigned, int *,
-        void **, unsigned);
-DECLARE(cudaLibraryLoadFromFile, cm_sim_library **, const char *, int *, void **, unsigned, int *,
         void **, unsigned);
 DECLARE(cudaLibraryGetKernel, function *, cm_sim_library *, const char *);
 DECLARE(cudaLibraryUnload, cm_sim_library *);

@@ -85,17 +85,10 @@ static void capture(void)
     cm_cuda_edge edges[8];
     OK(cudaGraphGetEdges(g, from, to, edges, &count));
     EQUAL(count, 8);
-    cm_cuda_kernel_node kernel;
-    OK(cudaGraphKernelNodeGetParams(nodes[0], &kernel));
-    CHECK(kernel.func == KERNEL && kernel.blockDim.x == 32);
-    EQUAL(cudaGraphKernelNodeGetParams(nodes[2], &kernel), CM_CUDA_INVALID_VALUE);
 
     OK(cudaGraphInstantiate(&x, g, 0));
-    graph copy;
-    OK(cudaGraphClone(&copy, g));
     OK(cudaGraphDestroy(g));
     EQUAL(cudaGraphDestroy(g), CM_CUDA_INVALID_VALUE);
-    EQUAL(nodes_of(copy), 8);
     for (int i = 1; i <= 3; i++) {
         OK(cudaGraphLaunch(x, s));
         EQUAL(cm_sim_launches(0) - before, 5 * i);
@@ -110,15 +103,6 @@ static void capture(void)
     EQUAL(nodes_of(g), 1);
     OK(cudaGraphDestroy(g));
 
-    /* A second capture of the same form takes its place. */
-    cm_cuda_update_result result;
-    OK(cudaGraphExecUpdate(x, copy, &result));
-    EQUAL(result.result, 0);
-    OK(cudaGraphDestroy(copy));
-    OK(cudaGraphCreate(&copy, 0));
-    EQUAL(cudaGraphExecUpdate(x, copy, &result), CM_CUDA_GRAPH_UPDATE_FAILURE);
-    CHECK(result.result != 0);
-    OK(cudaGraphDestroy(copy));
     /* Memory that its copies name and that is gone: a fault that stays. */
     OK(cudaFree(b));
     EQUAL(cudaGraphLaunch(x, s), CM_CUDA_ILLEGAL_ADDRESS);
@@ -297,7 +281,8 @@ static void capture_rules(void)
     node first, *after;
     size_t count = 0;
     OK(cudaGraphCreate(&g, 0));
-    OK(cudaGraphAddEmptyNode(&first, g, NULL, 0));
+    OK(cudaGraphAddNode(&first, g, NULL, NULL, 0,
+                        &(cm_cuda_node_params){.type = CM_CUDA_NODE_EMPTY}));
     OK(cudaStreamBeginCaptureToGraph(other, g, &first, NULL, 1, CM_CUDA_CAPTURE_RELAXED));
     launch(other, 1);
     OK(cudaStreamGetCaptureInfo(other, &status, NULL, NULL, (node *const **)&after, NULL, &count));

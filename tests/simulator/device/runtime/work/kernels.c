@@ -31,7 +31,7 @@ static void launches(void)
     OK(cudaSetDevice(0));
     EQUAL(cm_sim_launches(0) - before, 5);
 
-    cm_cuda_launch_attribute attributes[2] = {{.id = CM_CUDA_LAUNCH_PRIORITY}};
+    cm_cuda_launch_attribute attributes[2] = {{.id = 8}} /* the priority */;
     attributes[1] =
         (cm_cuda_launch_attribute){.id = CM_CUDA_LAUNCH_CLUSTER, .val = {.clusterDim = {2, 1, 1}}};
     cm_cuda_launch_config config = {{4, 1, 1}, WARP, 0, s, attributes, 2};
@@ -62,15 +62,12 @@ static void functions(void)
     static char unknown;
     cm_cuda_func_attributes a;
     function f, same, kernel;
-    const char *name = NULL;
     void **image = image_with_kernel();
     OK(__cudaGetKernel(&f, KERNEL));
     OK(cudaGetFuncBySymbol(&same, KERNEL));
     CHECK(f == same);
     EQUAL(__cudaGetKernel(&same, &unknown), CM_CUDA_INVALID_FUNCTION);
     OK(__cudaLaunchKernel(f, ONE, WARP, NULL, 0, NULL));
-    OK(cudaFuncGetName(&name, KERNEL));
-    CHECK(!strcmp(name, "_Z6kernelv"));
     OK(cudaFuncGetAttributes(&a, KERNEL));
     EQUAL(a.maxThreadsPerBlock, 1024);
     EQUAL(a.binaryVersion, 86); /* PyTorch has no image for 8.9: a card of it runs those for 8.6 */
@@ -99,12 +96,6 @@ static void functions(void)
     EQUAL(blocks, 2);
     EQUAL(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, KERNEL, 0, 0),
           CM_CUDA_INVALID_VALUE);
-    size_t shared = 0;
-    OK(cudaOccupancyAvailableDynamicSMemPerBlock(&shared, KERNEL, 2, 32));
-    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, KERNEL, 32, shared));
-    EQUAL(blocks, 2);
-    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, KERNEL, 32, shared + 1024));
-    EQUAL(blocks, 1);
     int sms = cm_sim_config_get()->device[0].sms;
     OK(cudaLaunchCooperativeKernel(KERNEL, (dim3){(unsigned)sms * 6, 1, 1}, (dim3){256, 1, 1}, NULL,
                                    0, NULL));
@@ -114,8 +105,6 @@ static void functions(void)
 
     cm_sim_library *library;
     EQUAL(cudaLibraryLoadData(&library, NULL, NULL, NULL, 0, NULL, NULL, 0), CM_CUDA_INVALID_VALUE);
-    EQUAL(cudaLibraryLoadFromFile(&library, "/nowhere", NULL, NULL, 0, NULL, NULL, 0),
-          CM_CUDA_FILE_NOT_FOUND);
     OK(cudaLibraryLoadData(&library, "code", NULL, NULL, 0, NULL, NULL, 0));
     OK(cudaLibraryGetKernel(&kernel, library, "triton_"));
     OK(cudaLibraryGetKernel(&same, library, "triton_"));
@@ -123,11 +112,8 @@ static void functions(void)
     OK(cudaKernelSetAttributeForDevice(kernel, CM_CUDA_FUNC_MAX_DYNAMIC_SHARED, 64 << 10, 0));
     EQUAL(cudaKernelSetAttributeForDevice(kernel, 8, 0, 5), CM_CUDA_INVALID_DEVICE);
     OK(cudaLaunchKernel(kernel, ONE, WARP, NULL, 0, NULL));
-    OK(cudaFuncGetName(&name, kernel));
-    CHECK(!strcmp(name, "triton_"));
     OK(cudaLibraryUnload(library));
     EQUAL(cudaLibraryUnload(library), CM_CUDA_INVALID_HANDLE);
-    EQUAL(cudaFuncGetName(&name, kernel), CM_CUDA_INVALID_FUNCTION);
     __cudaUnregisterFatBinary(image);
     EQUAL(cudaFuncGetAttributes(&a, KERNEL), CM_CUDA_INVALID_FUNCTION);
 }

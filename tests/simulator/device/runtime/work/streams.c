@@ -18,7 +18,6 @@ static void streams(void)
     stream s, high, other;
     int priority = 9, device = 9, five = 5;
     unsigned flags = 9;
-    unsigned long long id = 0, second = 0;
     OK(cudaStreamCreateWithPriority(&high, CM_CUDA_STREAM_NON_BLOCKING, -100));
     OK(cudaStreamGetPriority(high, &priority));
     EQUAL(priority, -5); /* the nearest there is */
@@ -27,17 +26,8 @@ static void streams(void)
     OK(cudaStreamCreate(&s));
     OK(cudaStreamGetPriority(s, &priority));
     EQUAL(priority, 0);
-    OK(cudaStreamGetId(s, &id));
-    OK(cudaStreamGetId(high, &second));
-    CHECK(id && second && id != second);
-    OK(cudaStreamGetId(NULL, &second));
-    CHECK(second && second != id);
     OK(cudaStreamGetDevice(s, &device));
     EQUAL(device, 0);
-    cm_cuda_launch_value value;
-    OK(cudaStreamGetAttribute(high, CM_CUDA_LAUNCH_PRIORITY, &value));
-    EQUAL(value.priority, -5);
-    EQUAL(cudaStreamGetAttribute(s, CM_CUDA_LAUNCH_CLUSTER, &value), CM_CUDA_INVALID_VALUE);
     EQUAL(cudaStreamCreateWithFlags(&other, 8), CM_CUDA_INVALID_VALUE);
     EQUAL(cudaStreamCreate(NULL), CM_CUDA_INVALID_VALUE);
     EQUAL(cudaStreamGetFlags(s, NULL), CM_CUDA_INVALID_VALUE);
