@@ -1,8 +1,9 @@
 """Programs that use PyTorch, without the two seconds that importing it takes each of them.
 
 A Python imports PyTorch while it starts (sitecustomize.py) and forks there for each program. The child goes on to start
-as any Python does and runs the program as its main script: frames, `__main__`, arguments and end are those of a process
-of its own. Whatever is about that import, or about variables that are read meanwhile, has to be run afresh.
+as any Python does and runs the program as its main script: frames, `__main__`, arguments and exit code are those of a
+process of its own. Handlers of atexit run as there; PyTorch's objects and its libraries' destructors are left alone
+behind them. Whatever is about that import or that end, or about variables that are read meanwhile, is run afresh.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Other tools, workers, forks and threads beside a recording. Prints JSON of what the trace and the oracle say.
 
-python overlap_child.py CASE TRACE
+python overlap_child.py CASE TRACE [ROUNDS]
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def forks(path: str) -> dict[str, Any]:
     return {"live": live, "statuses": statuses, "lost": prof.report.lost.events, "replaced": prof.report.lost.replaced}
 
 
-def on_and_off_under_load(path: str) -> dict[str, Any]:
+def on_and_off_under_load(path: str, rounds: str) -> dict[str, Any]:
     """Profiles start and stop while four threads train; each trace's heap is right at its end."""
     stop = threading.Event()
     pause = threading.Barrier(5)
@@ -185,7 +185,7 @@ def on_and_off_under_load(path: str) -> dict[str, Any]:
     live: dict[str, list[Any]] = {"missing": [], "extra": [], "sizes": []}
     replaced = lost = 0
     try:
-        for number in range(30):
+        for number in range(int(rounds)):
             prof = cuptimem.profile(f"{path}.{number}")
             prof.start()
             for _ in range(number % 4):
@@ -209,7 +209,7 @@ def on_and_off_under_load(path: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    print(json.dumps(globals()[sys.argv[1]](sys.argv[2])))
+    print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))
 
 
 if __name__ == "__main__":

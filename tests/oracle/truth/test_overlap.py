@@ -27,8 +27,10 @@ def test_forks(child, tmp_path):
     assert found == {"live": SAME, "statuses": [0] * 10, "lost": 0, "replaced": 0}
 
 
-def test_on_and_off_under_load(child, tmp_path):
-    found = child("overlap_child.py", "on_and_off_under_load", tmp_path / "run.cmem", timeout=1200)
+@pytest.mark.scaled
+def test_on_and_off_under_load(child, tmp_path, long):
+    rounds = 30 if long else 12  # of each kind two at least
+    found = child("overlap_child.py", "on_and_off_under_load", tmp_path / "run.cmem", rounds, timeout=1200)
     assert found["errors"] == []
     assert found["live"] == SAME
     assert (found["lost"], found["replaced"]) == (0, 0)
