@@ -35,6 +35,10 @@ ONCE = [
     ("house/", "", "reads files of the tree"),
     ("oracle/evidence/", "", "judges reports"),
     ("attribution/", "", "judges reports"),
+    *(
+        (f"tools/cli/test_{name}", "", "text made of a report; test_commands.py asks every verb with each Python")
+        for name in ("account", "driver_", "leak_views", "simulate_", "tree.py", "views.py")
+    ),
     (
         "tools/exports/test_formats.py",
         "",
@@ -47,6 +51,7 @@ ONCE = [
     ("tools/fuzz/test_reports.py", "", "makes its mutants with a C program; tools/views has every view of some"),
     ("golden/", "", "the same traces; the tests of verbs and exports make the same answers with every Python"),
     ("tools/notebook/test_magic.py", "", "cells that use tensors"),
+    ("tools/notebook/test_repr.py", "", "HTML made of a report"),
     ("tools/notebook/test_notebooks.py", "", "needs a Jupyter kernel"),
     ("tools/packaging/test_install.py", "", "`make wheel-tests` installs with every Python"),
     ("tools/packaging/test_build.py", "", "what setup.py makes of a compiler; `make wheels` builds with every Python"),
