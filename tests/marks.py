@@ -55,6 +55,11 @@ ONCE = [
     ("tools/notebook/test_notebooks.py", "", "needs a Jupyter kernel"),
     ("tools/packaging/test_install.py", "", "`make wheel-tests` installs with every Python"),
     ("tools/packaging/test_build.py", "", "what setup.py makes of a compiler; `make wheels` builds with every Python"),
+    *(
+        (f"tools/pytest_plugin/test_{name}", "", "figures as text and as files; other files run pytest")
+        for name in ("baselines.py", "comparison.py", "hostile_baselines.py", "outputs.py")
+    ),
+    ("tools/pages/test_timeline.py", "", "test_stacks_cli.py makes pages with every Python"),
     ("tools/sanitize/", "", "C programs"),
     ("", "browser_page", "pages are the same with every Python"),
     ("", "browser_process", "pages are the same with every Python"),

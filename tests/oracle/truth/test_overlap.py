@@ -29,7 +29,7 @@ def test_forks(child, tmp_path):
 
 @pytest.mark.scaled
 def test_on_and_off_under_load(child, tmp_path, long):
-    rounds = 30 if long else 12  # of each kind two at least
+    rounds = 30 if long else 6  # of each kind one
     found = child("overlap_child.py", "on_and_off_under_load", tmp_path / "run.cmem", rounds, timeout=1200)
     assert found["errors"] == []
     assert found["live"] == SAME

@@ -5,7 +5,7 @@ import pytest
 
 @pytest.mark.torch
 def test_windows_under_load(forked, scale, keep):
-    rounds = scale(8, 300)
+    rounds = scale(5, 300)
     answer = forked(
         """
 import threading, time, torch
