@@ -21,7 +21,7 @@ OWN = str(Path(__file__).parents[1])
 
 _Shown = tuple[str, int, bool]  # of a module: name, cost, whether it is a notebook
 
-_module_dict = type.__dict__["__dict__"].__get__(types.ModuleType)["__dict__"].__get__
+module_dict = type.__dict__["__dict__"].__get__(types.ModuleType)["__dict__"].__get__
 _libraries: set[str] = set()  # names of modules that are no more looked at: a look at each would take milliseconds
 
 
@@ -57,7 +57,7 @@ def _space(name: object) -> dict[str, Any] | None:
     module = sys.modules.get(name) if type(name) is str and name != "__mp_main__" else None
     if type(module) is not types.ModuleType and not any(one is types.ModuleType for one in mro(type(module))):
         return None
-    space = _module_dict(module)
+    space = module_dict(module)
     return space if type(space) is dict else None
 
 

@@ -386,8 +386,10 @@ def _begun_at_own(cycle: list[Any]) -> list[Any]:
     for at in reversed(range(len(cycle))):
         name = _namespace(type(cycle[at])).get("__module__")
         module = sys.modules.get(name) if type(name) is str else None
-        file = _module_dict(module).get("__file__") if type(module) is types.ModuleType else None
-        if name == "__main__" or (type(file) is str and not _is_library(file)):  # that of __main__ goes with its script
+        file = near.module_dict(module).get("__file__") if type(module) is types.ModuleType else None
+        if name == "__main__" or (
+            type(file) is str and not near.is_library(file)
+        ):  # that of __main__ goes with its script
             return cycle[at + 1 :] + cycle[: at + 1]
     return cycle
 

@@ -380,7 +380,7 @@ def note(core: Any, look: HolderSearch) -> None:
         continue
 
 
-def note_in_slices(core: Any, look: Look) -> Iterator[None]:
+def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
     """The same in two slices: what grows is read from the recording, then its holders are looked for."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "UntypedStorage"):

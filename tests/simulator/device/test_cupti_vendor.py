@@ -165,7 +165,7 @@ for kind in range(70):
     second = library.cuptiActivityGetNextRecord(at, 8192, ctypes.byref(record))
     sizes[kind] = [first, second, None if first else record.value - begin]
 answers["sizes"] = sizes
-answers["null"] = [library.cuptiGetVersion(None), library.cuptiGetTimestamp(None), 
+answers["null"] = [library.cuptiGetVersion(None), library.cuptiGetTimestamp(None),
     library.cuptiActivityRegisterCallbacks(None, None), library.cuptiActivityRegisterTimestampCallback(None),
     library.cuptiActivityGetNextRecord(None, 8, ctypes.byref(record)), library.cuptiUnsubscribe(None),
     library.cuptiActivityGetNumDroppedRecords(None, 0, None), library.cuptiGetCallbackName(1, 1, None),
