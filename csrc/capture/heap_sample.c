@@ -16,6 +16,7 @@ enum {
     SHARE = 1000,               /* then one in so many */
     MOST_NS = 5 * 1000 * 1000,  /* a sample that takes longer is the last one */
     PIECES = 50 * 1000,         /* that malloc looks at; 0.15 us each */
+    SCRAPS = 6,                 /* of so many pieces in use one is left free between them */
     UNSEEN = 4000               /* events that the collector may be behind */
 };
 
@@ -29,9 +30,10 @@ static mallinfo2_fn ask_malloc;
 static atomic_bool too_slow;    /* for the life of the process: malloc looks at every free piece */
 static _Atomic uint64_t due_ns; /* UINT64_MAX: no more, or a thread takes one */
 static uint64_t spent_ns;       /* of the thread that takes one */
-static int64_t pieces, freed; /* when malloc was last asked: free ones, and freed since the peak */
-static _Atomic int64_t in_use,
-    peak; /* by what the collector has seen; peak: since malloc was asked */
+/* When malloc was last asked: free pieces, in use, freed since the peak. */
+static int64_t pieces, used, freed;
+/* By what the collector has seen; the peak since malloc was asked. */
+static _Atomic int64_t in_use, peak;
 
 static void emit(cm_sample_kind kind, int64_t bytes)
 {
@@ -63,17 +65,25 @@ static struct mallinfo2 ask(void)
 
     pieces = (int64_t)(of_malloc.ordblks + of_malloc.smblks);
     freed = freed_since_peak();
-    atomic_store(&peak, atomic_load(&in_use));
+    used = atomic_load_explicit(&in_use, memory_order_relaxed);
+    atomic_store_explicit(&peak, used, memory_order_relaxed);
     return of_malloc;
 }
 
+static int64_t above_zero(int64_t number)
+{
+    return number > 0 ? number : 0;
+}
+
 /* Whether malloc has few free pieces: those it had, for what a step frees the next one takes
- * again, and what was freed beyond that. */
+ * again; what was freed beyond that; and scraps between those that came. */
 static bool is_quick(void)
 {
-    int64_t more = freed_since_peak() - freed;
+    int64_t more = above_zero(freed_since_peak() - freed);
+    int64_t scraps =
+        above_zero(atomic_load_explicit(&in_use, memory_order_relaxed) - used) / SCRAPS;
 
-    return pieces + (more > 0 ? more : 0) <= PIECES && cm_ring_consumer_pending() <= UNSEEN;
+    return pieces + more + scraps <= PIECES && cm_ring_consumer_pending() <= UNSEEN;
 }
 
 /* What malloc keeps free is address space of the process, but not in use. */

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import cuptimem
+from cuptimem import _core
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -48,3 +49,27 @@ def test_buffers_that_fill_and_sizes_that_change_do_not(tmp_path: Path) -> None:
         return torch.ones(i * 37 % 50 << 15).add(1)
 
     assert recorded(tmp_path / "a.cmem", step).process_growth is None
+
+
+def test_malloc_is_not_asked_where_many_pieces_are_free(tmp_path: Path) -> None:
+    """It looks at each: ten for a dead graph node."""
+    one = torch.ones(1, requires_grad=True)
+
+    def some(ticks: int) -> None:
+        for _ in range(ticks):
+            profile.step()
+            time.sleep(0.011)
+
+    with cuptimem.profile(tmp_path / "a.cmem") as profile:
+        some(20)
+        kept = [one * 2 for _ in range(20_000)]
+        del kept
+        _core.mark(_core.MARK_WALK)
+        some(20)
+    samples: list[list[int]] = [[], []]
+    for row in _core.trace_dump(str(tmp_path / "a.cmem")):
+        if row[0] == "mark" and row[4] == _core.MARK_WALK:
+            samples.append([])
+        elif row[0] == "sample" and row[3] == 3:  # what malloc has given out
+            samples[-1].append(row[4])
+    assert samples[-2] == [] and any(samples)
