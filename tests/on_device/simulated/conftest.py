@@ -12,9 +12,10 @@ import pytest
 
 from tests import pythons
 from tests.conftest import ROOT, Result, clean_environment
-from tests.forkserver import OPTIMIZERS, ForkServer
+from tests.forkserver import Forks
 from tests.on_device.simulated import device
 
+PROGRAMS = Path(__file__).with_name("programs")
 MISSING = "no CUDA build of PyTorch: `make test` installs one into .venv-cuda"
 
 
@@ -71,14 +72,14 @@ def on_device(sim_python: str, compiled: dict[str, str], tmp_path: Path) -> Call
 
 
 @pytest.fixture(scope="session")
-def forks(sim_python: str, compiled: dict[str, str]) -> Iterator[ForkServer]:
-    server = ForkServer(sim_python, {**clean_environment(), **compiled, **device.environment()}, OPTIMIZERS)
-    yield server
-    server.close()
+def forks(sim_python: str, compiled: dict[str, str]) -> Iterator[Forks]:
+    servers = Forks(sim_python, {**clean_environment(), **compiled, **device.environment()})
+    yield servers
+    servers.close()
 
 
 @pytest.fixture
-def forked_on_device(forks: ForkServer, compiled: dict[str, str], tmp_path: Path) -> Callable[..., Result]:
+def forked_on_device(forks: Forks, compiled: dict[str, str], tmp_path: Path) -> Callable[..., Result]:
     """As on_device, for a module of these tests, a script or code, in a fork of a process that has imported PyTorch.
     CUDA is not in use there: the device comes into being when the program first asks for it."""
 
@@ -90,7 +91,9 @@ def forked_on_device(forks: ForkServer, compiled: dict[str, str], tmp_path: Path
             script = "program.py"
             (tmp_path / script).write_text(rest.pop(0))
         environment = {**clean_environment(), **compiled, **device.environment(**keywords), **(env or {})}
-        return forks.run(tmp_path / script, *rest, environment=environment, cwd=tmp_path, timeout=timeout)
+        program = PROGRAMS / f"{rest[0]}.py" if rest else tmp_path / script
+        server = forks.of((program if program.exists() else tmp_path / script).read_text())
+        return server.run(tmp_path / script, *rest, environment=environment, cwd=tmp_path, timeout=timeout)
 
     return call
 

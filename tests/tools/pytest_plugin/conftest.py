@@ -130,6 +130,7 @@ class Suite:
         self.script = str(Path(python).with_name("pytest"))
         self._notes = self.path / "notes"
         self.environment = {**clean_environment(), "HOME": str(self.path / "home"), "NOTES": str(self._notes)}
+        self.environment["PYTEST_ADDOPTS"] = "-pno:hypothesispytest"  # a third of what a start of pytest takes
         if not Path(self.script).exists():
             _install(python, self.script)
         pytester.makeconftest(NOTE)
