@@ -3,7 +3,8 @@
 A Python imports PyTorch while it starts (sitecustomize.py) and forks there for each program. The child goes on to start
 as any Python does and runs the program as its main script: frames, `__main__`, arguments and exit code are those of a
 process of its own. Handlers of atexit run as there; PyTorch's objects and its libraries' destructors are left alone
-behind them. Whatever is about that import or that end, or about variables that are read meanwhile, is run afresh.
+behind them, unless FORKS_END_WHOLE is set (gcov writes its counts there). Whatever is about that import or that end, or
+about variables that are read meanwhile, is run afresh.
 """
 
 from __future__ import annotations
