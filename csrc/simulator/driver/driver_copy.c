@@ -290,7 +290,7 @@ CM_SIM_EXPORT int cuMemcpy2DAsync_v2(const copy2d *asked, cm_sim_stream *stream)
 }
 CM_CU_ALIAS(cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz);
 
-/* CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER, which has contexts where the first has padding. */
+/* CUDA_MEMCPY3D, with padding where CUDA_MEMCPY3D_PEER has contexts. */
 typedef struct copy3d {
     size_t src_x, src_y, src_z, src_level;
     int src_type;

@@ -50,16 +50,6 @@ static int set(cm_sim_function *handle, int which, int value)
     return function ? cm_sim_function_set(function, which, value) : CM_SIM_INVALID_HANDLE;
 }
 
-static int name_of(const char **name, const cm_sim_function *handle)
-{
-    const cm_sim_function *function = cm_sim_function_find(handle);
-    if (!function)
-        return CM_SIM_INVALID_HANDLE;
-    if (name)
-        *name = cm_sim_function_name(function);
-    return CM_SIM_OK;
-}
-
 CM_SIM_EXPORT int cuFuncGetAttribute(int *value, int which, cm_sim_function *function)
 {
     CM_SIM_ENTRY;
@@ -84,7 +74,11 @@ CM_SIM_EXPORT int cuFuncSetCacheConfig(cm_sim_function *function, int configurat
 CM_SIM_EXPORT int cuFuncGetName(const char **name, cm_sim_function *function)
 {
     CM_SIM_ENTRY;
-    return name_of(name, function);
+    if (!cm_sim_function_find(function))
+        return CM_SIM_INVALID_HANDLE;
+    if (name)
+        *name = cm_sim_function_name(function);
+    return CM_SIM_OK;
 }
 
 CM_SIM_EXPORT int cuFuncIsLoaded(int *state, cm_sim_function *function)

@@ -243,8 +243,7 @@ static int get_function(cm_sim_function **out, module *handle, const char *name)
 }
 
 /* Of an image that cannot be read no variable's size is known: none is found in it. */
-static int get_variable(uint64_t *address, size_t *bytes, module *handle, const char *name,
-                        cm_sim_kind kind)
+static int get_variable(uint64_t *address, size_t *bytes, module *handle, const char *name)
 {
     if (!name)
         return CM_SIM_INVALID_VALUE;
@@ -256,7 +255,7 @@ static int get_variable(uint64_t *address, size_t *bytes, module *handle, const 
     if (!result && !found->memory) {
         bool here = handle->device == cm_sim_current_device();
         found->context = here ? cm_sim_current_context() : 0;
-        result = cm_sim_alloc(handle->device, kind, found->bytes ? found->bytes : 1, NULL,
+        result = cm_sim_alloc(handle->device, CM_SIM_DEVICE, found->bytes ? found->bytes : 1, NULL,
                               &found->memory);
     }
     if (!result && address)
@@ -347,7 +346,7 @@ CM_SIM_EXPORT int cuModuleGetGlobal_v2(uint64_t *address, size_t *bytes, module 
                                        const char *name)
 {
     CM_SIM_ENTRY;
-    return get_variable(address, bytes, handle, name, CM_SIM_DEVICE);
+    return get_variable(address, bytes, handle, name);
 }
 
 /* --- libraries: modules that need no context -------------------------------------------------- */
@@ -426,7 +425,7 @@ CM_SIM_EXPORT int cuLibraryGetGlobal(uint64_t *address, size_t *bytes, module *l
                                      const char *name)
 {
     CM_SIM_ENTRY;
-    return get_variable(address, bytes, library, name, CM_SIM_DEVICE);
+    return get_variable(address, bytes, library, name);
 }
 
 /* --- the linker ------------------------------------------------------------------------------- */

@@ -142,53 +142,41 @@ CM_SIM_EXPORT int cudaMemcpyPeerAsync(void *to, int to_device, const void *from,
     CM_RT_END(peer(&cm_call, to, to_device, from, from_device, bytes, true, stream));
 }
 
-/* --- rows and slices -------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
-static int deep(cm_sim_call *call, const cm_cuda_copy3d *copy, bool async, cm_sim_stream *handle)
+static int rows(cm_sim_call *call, void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                size_t width, size_t height, int asked, bool async, cm_sim_stream *handle)
 {
     int device, kind;
     bool capturing;
+    if (width > to_pitch || width > from_pitch)
+        return CM_CUDA_INVALID_PITCH;
     int result = cm_sim_device_ready(&device);
     if (result)
         return result;
-    if (!copy)
-        return CM_CUDA_INVALID_VALUE;
-    if (copy->srcArray || copy->dstArray)
-        return cm_rt_refuse("CUDA arrays");
     cm_sim_stream *stream = cm_sim_stream_work(handle, &capturing, &result);
     if (!stream)
         return result;
-    result =
-        cm_sim_copy_kind(copy->dstPtr.ptr, copy->srcPtr.ptr, copy->extent.width, copy->kind, &kind);
+    result = cm_sim_copy_kind(to, from, width, asked, &kind);
     if (!result && !async)
         result = wait_for(stream);
     if (result)
         return result;
-    result = capturing ? cm_sim_capture_copy(stream, copy) : cm_sim_copy3d(copy);
+    cm_cuda_copy3d copy = {.srcPtr = {(void *)(uintptr_t)from, from_pitch, width, height},
+                           .dstPtr = {to, to_pitch, width, height},
+                           .extent = {width, height, 1},
+                           .kind = asked};
+    result = capturing ? cm_sim_capture_copy(stream, &copy) : cm_sim_copy3d(&copy);
     if (!result && !capturing && call->correlation)
-        cm_sim_record_copy(call, cupti_kind(kind),
-                           copy->extent.width * copy->extent.height * copy->extent.depth, stream);
+        cm_sim_record_copy(call, cupti_kind(kind), width * height, stream);
     return result;
-}
-
-static int flat(cm_sim_call *call, void *to, size_t to_pitch, const void *from, size_t from_pitch,
-                size_t width, size_t height, int kind, bool async, cm_sim_stream *stream)
-{
-    if (width > to_pitch || width > from_pitch)
-        return CM_CUDA_INVALID_PITCH;
-    return deep(call,
-                &(cm_cuda_copy3d){.srcPtr = {(void *)(uintptr_t)from, from_pitch, width, height},
-                                  .dstPtr = {to, to_pitch, width, height},
-                                  .extent = {width, height, 1},
-                                  .kind = kind},
-                async, stream);
 }
 
 CM_SIM_EXPORT int cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                                size_t width, size_t height, int kind)
 {
     CM_RT_BEGIN(cudaMemcpy2D, to, to_pitch, from, from_pitch, width, height, kind);
-    CM_RT_END(flat(&cm_call, to, to_pitch, from, from_pitch, width, height, kind, false, NULL));
+    CM_RT_END(rows(&cm_call, to, to_pitch, from, from_pitch, width, height, kind, false, NULL));
 }
 CM_RT_ALIAS(cudaMemcpy2D, cudaMemcpy2D_ptds);
 
@@ -196,7 +184,7 @@ CM_SIM_EXPORT int cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from,
                                     size_t width, size_t height, int kind, cm_sim_stream *stream)
 {
     CM_RT_BEGIN(cudaMemcpy2DAsync, to, to_pitch, from, from_pitch, width, height, kind, stream);
-    CM_RT_END(flat(&cm_call, to, to_pitch, from, from_pitch, width, height, kind, true, stream));
+    CM_RT_END(rows(&cm_call, to, to_pitch, from, from_pitch, width, height, kind, true, stream));
 }
 CM_RT_ALIAS(cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz);
 
