@@ -161,6 +161,7 @@ enum {
  * step have no row. The first device always has one. */
 typedef struct cm_step_report {
     uint32_t index, device, loop;
+    bool incomplete; /* it did not end: the last one, which an exception cut short */
     uint64_t begin_ns, end_ns, peak_ns;
     int64_t start, peak, end, allocated, freed;
     int64_t reserved; /* by the allocator when the step ended, -1 unknown */

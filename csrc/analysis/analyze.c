@@ -279,7 +279,7 @@ static bool find_step(analyzer *a)
 {
     int64_t asked = a->options.step, count = (int64_t)a->plan->steps.count;
     a->options.step = asked < 0 && asked >= -count ? count + asked : asked;
-    if (a->options.step >= 0 && a->options.step < count)
+    if (a->options.step >= 0 && a->options.step < count + a->plan->steps.begun)
         return true;
     char there[192];
     say_steps(&a->plan->steps, there, sizeof there);

@@ -36,7 +36,7 @@ static void begin(holders *h, const cm_record *record)
                           .first = (e->flags & CM_HOLDER_FIRST) != 0,
                           .device = device < 0 ? CM_LEAK_NO_DEVICE : (uint32_t)device,
                           .stack = e->stack,
-                          .step = step < (int64_t)h->run->steps->count ? step : -1};
+                          .step = cm_steps_number(h->run->steps, step)};
     h->thread = record->thread;
     h->valid = device >= 0 || !h->is_alive;
 }

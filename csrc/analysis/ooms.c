@@ -80,7 +80,7 @@ static bool event(void *part, const cm_record *record)
                     .stack = charge.stack,
                     .origin_stack = e->stack,
                     .name = charge.name,
-                    .step = replay->step < (int64_t)o->run->steps->count ? replay->step : -1,
+                    .step = cm_steps_number(o->run->steps, replay->step),
                     .escaped = escaped};
     if (d->count > CM_OOMS_WHOLE && !escaped)
         return true;

@@ -259,6 +259,11 @@ static bool leave_out(const peak *p, uint32_t number)
     return !p->device[number].changed && number > 0 && p->reports >= p->most_reports;
 }
 
+static uint32_t loop_of(const cm_steps *steps, int64_t step)
+{
+    return step < (int64_t)steps->count ? steps->step[step].loop : steps->begun_loop;
+}
+
 static bool report_step(peak *p, uint32_t number, cm_moment end)
 {
     device *d = &p->device[number];
@@ -272,7 +277,8 @@ static bool report_step(peak *p, uint32_t number, cm_moment end)
     cm_step_report *r = &p->report[p->reports++];
     *r = (cm_step_report){.index = (uint32_t)p->step,
                           .device = number,
-                          .loop = p->run->steps->step[p->step].loop,
+                          .loop = loop_of(p->run->steps, p->step),
+                          .incomplete = cm_steps_is_cut(p->run->steps, p->step),
                           .begin_ns = p->step_begin_ns,
                           .end_ns = end.time_ns,
                           .peak_ns = d->step.time_ns,
@@ -300,19 +306,26 @@ static bool report_step(peak *p, uint32_t number, cm_moment end)
     return true;
 }
 
-static bool end_step(void *part, int64_t step, cm_moment end)
+static bool report_all(peak *p, int64_t step, cm_moment end)
 {
-    peak *p = part;
+    const cm_analysis_options *options = p->run->options;
     if (!know_devices(p))
         return false;
     for (uint32_t i = 0; i < p->devices; i++) {
         device *d = &p->device[i];
         if (!set_tree(p, d) || (step >= 0 && !report_step(p, i, end)))
             return false;
-        if (p->run->options->of_step && step == p->run->options->step &&
-            !all_contributors(p, d, true))
+        if (options->of_step && step == options->step && !all_contributors(p, d, true))
             return false;
     }
+    return true;
+}
+
+static bool end_step(void *part, int64_t step, cm_moment end)
+{
+    peak *p = part;
+    if (!report_all(p, step, end))
+        return false;
     p->step = step + 1;
     p->step_number++;
     p->step_begin_ns = end.time_ns;
@@ -324,7 +337,9 @@ static bool end_step(void *part, int64_t step, cm_moment end)
 static bool finish(void *part, cm_analysis *out)
 {
     peak *p = part;
-    if (!know_devices(p))
+    const cm_steps *steps = p->run->steps;
+    cm_moment end = {p->run->plan->end, p->run->plan->end_ns};
+    if (!know_devices(p) || (steps->begun && !report_all(p, (int64_t)steps->count, end)))
         return false;
     for (size_t i = 0; i < p->devices; i++) {
         device *d = &p->device[i];
@@ -334,7 +349,7 @@ static bool finish(void *part, cm_analysis *out)
         r->start = d->start;
         r->peak = d->run.bytes;
         r->peak_time_ns = d->run.time_ns;
-        r->peak_step = d->run.step < (int64_t)p->run->steps->count ? d->run.step : -1;
+        r->peak_step = cm_steps_number(p->run->steps, d->run.step);
         r->end = d->live;
         r->allocated = d->allocated;
         r->freed = d->freed;

@@ -95,11 +95,10 @@ static bool list_blocks(const above *a, cm_analysis *out)
         if (!cm_grow((void **)&out->kept_blocks, &capacity, out->kept_block_count + 1,
                      sizeof *out->kept_blocks))
             return false;
-        bool in_step = b->step < (int64_t)a->run->steps->count;
         out->kept_blocks[out->kept_block_count++] =
             (cm_kept_block){b->address,
                             b->size,
-                            in_step ? b->step : -1,
+                            cm_steps_number(a->run->steps, b->step),
                             b->device,
                             replay->origin[b->origin].stack,
                             replay->origin[b->origin].phase == CM_PHASE_BACKWARD};
@@ -116,7 +115,7 @@ static bool finish(void *part, cm_analysis *out)
         cm_device_report *r = &out->device[i];
         r->above = d->peak;
         r->above_time_ns = d->time_ns;
-        r->above_step = d->step < (int64_t)a->run->steps->count ? d->step : -1;
+        r->above_step = cm_steps_number(a->run->steps, d->step);
         r->kept = d->live;
         for (size_t k = 0; k < 2; k++)
             if (a->run->options->tables & CM_TABLE(kinds[k]) &&

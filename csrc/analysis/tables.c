@@ -39,10 +39,11 @@ static void *create(const cm_run *run)
     return t;
 }
 
-/* Whether the current record is in a step; the tail is in none. */
+/* Whether the current record is in a step that ended, or in the one that is asked for. */
 static bool in_step(const tables *t)
 {
-    return t->run->replay->step >= 0 && (uint64_t)t->run->replay->step < t->run->steps->count;
+    int64_t step = t->run->replay->step;
+    return step >= 0 && (step < (int64_t)t->run->steps->count || t->run->options->of_step);
 }
 
 static bool is_asked(const tables *t)
@@ -128,7 +129,9 @@ static bool put(const tables *t, cm_contents_kind kind, uint16_t device, cm_tabl
 static bool finish(void *part, cm_analysis *out)
 {
     tables *t = part;
-    if (!t->run->options->of_step && !add_live(t, CM_TABLE_END))
+    const cm_analysis_options *options = t->run->options;
+    bool to_end = !options->of_step || options->step == (int64_t)t->run->steps->count;
+    if (to_end && !add_live(t, CM_TABLE_END))
         return false;
     for (size_t i = 0; i < out->device_count; i++)
         for (size_t kind = 0; kind < CM_TABLES; kind++)

@@ -419,6 +419,19 @@ static void note_state(cm_plan *plan, cm_reader *reader)
     snprintf(plan->reason, sizeof plan->reason, "%s", reason);
 }
 
+/* Whether an exception cut a step short: the tail, or the last one, whose end nothing marks. */
+static void find_cut(const cm_plan *plan, const cm_reader *reader, cm_steps *steps)
+{
+    steps->begun &= plan->oom_left != 0 || cm_reader_meta(reader, "exception") != NULL;
+    if (steps->begun || steps->count == 0 || plan->oom_left == 0)
+        return;
+    size_t last = steps->count - 1;
+    uint64_t begin = last ? steps->step[last - 1].end.position : steps->begin.position;
+    uint32_t kind = steps->loop[steps->step[last].loop].kind;
+    steps->cut = (kind == CM_TICK_MODULE || kind == CM_TICK_DATA) && plan->oom_left > begin &&
+                 plan->oom_left <= steps->step[last].end.position;
+}
+
 bool cm_scan_finish(cm_scan *s, cm_reader *reader, cm_plan *out)
 {
     cm_plan *plan = &s->plan;
@@ -435,6 +448,7 @@ bool cm_scan_finish(cm_scan *s, cm_reader *reader, cm_plan *out)
     cm_moment begin = {plan->begin, plan->begin_ns}, end = {plan->end, plan->end_ns};
     if (!cm_attribution_ok(s->attribution) || !cm_clock_choose(s->clock, begin, end, &plan->steps))
         return false;
+    find_cut(plan, reader, &plan->steps);
     *out = *plan;
     *plan = (cm_plan){0};
     return true;

@@ -216,7 +216,7 @@ static bool add_step(const primary *p, const cm_clock_group *g, cm_moment end, u
 }
 
 static bool draft_steps(const cm_clock *clock, const primary *p, cm_moment begin, cm_moment end,
-                        cm_clock_drafts *out)
+                        cm_clock_drafts *out, bool *begun)
 {
     bool ends = cm_clock_ends_a_step(p->kind), fine = true;
     cm_clock_view view = {clock->stream, clock->leads, clock->objects, p->kind,
@@ -239,6 +239,7 @@ static bool draft_steps(const cm_clock *clock, const primary *p, cm_moment begin
         else if (fine && !ends && out->count == before && cm_clock_last_step(&view, p->kind, &last))
             fine = add_step(p, g - 1, last, g[-1].newest, out);
     }
+    *begun = fine && ends && cm_clock_begins(silences, out->step[out->count - 1].end.position);
     cm_clock_silences_free(silences);
     return fine;
 }
@@ -455,13 +456,18 @@ bool cm_clock_choose(const cm_clock *clock, cm_moment begin, cm_moment end, cm_s
         out->begin = end; /* no steps: all is before the first */
         return true;
     }
-    fine = fine && draft_steps(clock, &p, begin, end, &d) && d.count < UINT32_MAX;
+    fine = fine && draft_steps(clock, &p, begin, end, &d, &out->begun) && d.count < UINT32_MAX;
     if (fine) {
         out->begin = d.begin;
         out->count = d.count;
         out->step = malloc((d.count + 1) * sizeof *out->step);
         fine =
             out->step != NULL && find_main_line(clock, &d, out) && name_stretches(clock, &d, out);
+        for (size_t i = d.count; fine && out->begun && i-- > 0;)
+            if (d.step[i].kind == out->kind) {
+                out->begun_loop = out->step[i].loop;
+                break;
+            }
     }
     free(d.step);
     free(p.joined);

@@ -43,6 +43,11 @@
  *     prefill and its decoding steps, a warm-up line). Stretches of the same lines and activity are
  *     one loop.
  *
+ *  7. Behind the last tick that ends a step the next one has begun if a module is called at a usual
+ *     site there. It counts as no step, unless an exception ended the recording: then it is the
+ *     tail, said to be incomplete. A step that a tick begins is so if a request refused in it was
+ *     the end.
+ *
  * No rule uses time: the same ticks are the same steps on any machine.
  *
  * Steps tile the time from the first one's start to the last one's end; the tail follows. A first
@@ -106,7 +111,21 @@ typedef struct cm_steps {
     uint32_t passed_steps;             /* ... so many times */
     uint32_t updates, updates_line;    /* rule 3: of the clock to each tick of this line, or 0 */
     bool joined;                       /* ... and a step is all of them */
+    bool begun;                        /* behind the last step's end one began: the tail */
+    uint32_t begun_loop;               /* ... of this loop */
+    bool cut; /* the last step did not end; set by the scan, as `begun` is cleared by it */
 } cm_steps;
+
+/* Steps that ended, and the one that began behind them. */
+static inline int64_t cm_steps_number(const cm_steps *steps, int64_t step)
+{
+    return step < (int64_t)steps->count + steps->begun ? step : -1;
+}
+
+static inline bool cm_steps_is_cut(const cm_steps *steps, int64_t step)
+{
+    return step == (int64_t)steps->count - !steps->begun && (steps->begun || steps->cut);
+}
 
 typedef struct cm_clock cm_clock;
 

@@ -123,6 +123,8 @@ bool cm_clock_add_draft(cm_clock_drafts *d, const cm_clock_draft *draft);
  * it ticks. */
 bool cm_clock_resumes(const cm_clock_silences *silences, size_t i, uint64_t position,
                       cm_moment *at);
+/* Whether the next step begins at or after `position`: a module is called at a usual site. */
+bool cm_clock_begins(const cm_clock_silences *silences, uint64_t position);
 /* Whether the last group of batches or calls is a step, although none follows, and its end. */
 bool cm_clock_last_step(const cm_clock_view *view, uint32_t kind, cm_moment *end);
 

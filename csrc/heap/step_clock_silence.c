@@ -254,6 +254,15 @@ bool cm_clock_resumes(const cm_clock_silences *silences, size_t i, uint64_t posi
     return found;
 }
 
+bool cm_clock_begins(const cm_clock_silences *silences, uint64_t position)
+{
+    const cm_clock_stream *s = &silences->view->stream[CM_TICK_MODULE];
+    for (size_t g = first_group_at(s, position); g < s->count; g++)
+        if (is_usual(silences, CM_TICK_MODULE, &s->group[g].first_lead))
+            return true;
+    return false;
+}
+
 bool cm_clock_last_step(const cm_clock_view *v, uint32_t kind, cm_moment *end)
 {
     const cm_clock_stream *s = &v->stream[kind];

@@ -604,6 +604,8 @@ static const cm_field step_rows[] = {
     CM_PLAIN(T, allocated, "allocated", "bytes of all allocations in it"),
     CM_PLAIN(T, freed, "freed", "bytes of all frees in it"),
     CM_PLAIN(T, allocations, "allocations", "how many"),
+    CM_PLAIN(T, incomplete, "incomplete",
+             "it did not end: the last one, which an exception cut short; it counts in no loop"),
     CM_OPTIONAL(T, reserved, "reserved",
                 "what the allocator held when the step ended, null where it does not report it"),
     CM_SLICE(T, first_contributor, contributor_count, cm_analysis, step_contributors,

@@ -138,6 +138,8 @@ def _steps(steps: Sequence[Any]) -> list[Block]:
     is_short = len(steps) <= 2 * _ENDS
     rows = steps if is_short else (*steps[:_ENDS], *steps[-_ENDS:])
     said: list[Block] = [views.steps_table(steps, rows)]
+    if steps[-1].incomplete:
+        said.append(Text("* did not end"))
     if not is_short:
         said.append(Text(f"{count(len(steps) - len(rows))} rows in between are not shown; to_pandas() has all of them"))
     return said

@@ -130,7 +130,7 @@ def steps_to_compare(before: Report, after: Report) -> list[tuple[str, str, int 
 
 def _of(report: Report, loop: str) -> list[Step]:
     """Steps of a loop on the first device that allocates in them."""
-    steps = [step for step in report.steps if step.loop == loop]
+    steps = [step for step in report.steps.ended if step.loop == loop]
     device = next((d.name for d in report.devices if any(s.device == d.name and s.allocated for s in steps)), "")
     return [step for step in steps if step.device == device]
 
@@ -252,7 +252,7 @@ def _pair(one: Contents | None, other: Contents | None, name: str) -> tuple[int,
 
 
 def _steps(report: Report | None, device: str) -> int:
-    return len({step.index for step in report.steps if step.device == device}) if report is not None else 0
+    return len({step.index for step in report.steps.ended if step.device == device}) if report is not None else 0
 
 
 def _all_contents(reports: Iterable[Report]) -> Iterable[Contents]:

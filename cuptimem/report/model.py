@@ -446,19 +446,26 @@ class Step(Brief):
     rest_bytes: int = 0
     rest_count: int = 0
     reserved: int | None = None  # by the allocator when the step ended; None: it does not say
+    incomplete: bool = False  # it did not end: the last one, which an exception cut short
 
     def _said(self) -> str:
         from cuptimem.output.text.words import size
 
         loop = "" if self.loop in ("", "training") else f" of {brief.name(self.loop)}"
         moments = f"{size(self.start)} at start, peak {size(self.peak)}, {size(self.end)} at end"
-        return f"{self.index}{loop} on {self.device}: {moments}, {size(self.allocated)} allocated"
+        cut = " (did not end)" if self.incomplete else ""
+        return f"{self.index}{loop} on {self.device}{cut}: {moments}, {size(self.allocated)} allocated"
 
 
 class Steps(Displayed, Brief, tuple[Step, ...]):
-    """Steps in their order, an entry per step and device."""
+    """Steps in their order, an entry per step and device. The last one may be incomplete."""
 
     __slots__ = ()
+
+    @property
+    def ended(self) -> "Steps":
+        """Those that ended: what rates, medians and comparisons are of."""
+        return Steps(step for step in self if not step.incomplete) if self and self[-1].incomplete else self
 
     def _said(self) -> str:
         from cuptimem.output.text.words import plural, size
@@ -467,7 +474,7 @@ class Steps(Displayed, Brief, tuple[Step, ...]):
         if not steps:
             return f"{plural(len(self), 'row')}"
         highest = max(steps, key=lambda step: step.peak)
-        number = len({step.index for step in steps})
+        number = len({step.index for step in steps if not step.incomplete})
         return (
             f"{plural(number, 'step')}, highest peak {size(highest.peak)} on {highest.device} in step {highest.index}"
         )
@@ -499,6 +506,7 @@ _STEP_COLUMNS = (
     "freed",
     "allocations",
     "reserved",
+    "incomplete",
 )
 
 
@@ -656,7 +664,7 @@ class Report(Displayed, Brief):
 
         said = [f"{brief.name(self.title)}: {self._peak_said()}"]
         if self.steps:
-            said.append(plural(len({step.index for step in self.steps}), "step"))
+            said.append(plural(len({step.index for step in self.steps.ended}), "step"))
         if refused := sum(device.refused for device in self.devices):
             said.append(f"{plural(refused, 'request')} refused")
         if self.leaks:
@@ -726,9 +734,9 @@ class Report(Displayed, Brief):
 
     @property
     def loops(self) -> dict[str, int]:
-        """How many steps each loop has, in the order of their first ones."""
+        """How many steps of each loop ended, in the order of their first ones."""
         indexes: dict[str, set[int]] = {}
-        for step in self.steps:
+        for step in self.steps.ended:
             indexes.setdefault(step.loop, set()).add(step.index)
         return {loop: len(steps) for loop, steps in indexes.items()}
 
@@ -871,10 +879,13 @@ class Report(Displayed, Brief):
         return exports.export(trace, kind, None if path is None else os.fspath(path), asked)
 
     def step_peak(self, index: int, device: str | None = None) -> Peak:
-        """The peak of one step with its ten largest contributors. -1 is the last. Raises Error if there is none."""
+        """The peak of one step with its ten largest contributors. -1 is the last that ended.
+
+        Raises Error if there is none.
+        """
         name = self.device(device).name if device is not None else None
-        if index < 0 and self.steps:
-            index += 1 + max(step.index for step in self.steps)
+        if index < 0 and (ended := self.steps.ended):
+            index += 1 + max(step.index for step in ended)
         for step in self.steps:
             if step.index == index and (name is None or step.device == name):
                 return Peak(

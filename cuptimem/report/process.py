@@ -52,7 +52,7 @@ def resident_at(report: "Report", time_ns: int) -> int | None:
 
 def measured_steps(report: "Report") -> _Measured:
     """The steps behind the warm-up, with the process's resident bytes at their ends."""
-    steps = list({step.index: step for step in report.steps}.values())
+    steps = list({step.index: step for step in report.steps.ended}.values())
     settled = steps[max(2, len(steps) // _WARM_UP) :]
     known = [(step, resident_at(report, step.end_ns)) for step in settled]
     return [(step, resident) for step, resident in known if resident is not None]
@@ -61,7 +61,7 @@ def measured_steps(report: "Report") -> _Measured:
 def growth(report: "Report") -> ProcessGrowth | None:
     """None: the process does not grow, or tensors explain it, or steps or samples are too few to tell."""
     measured = measured_steps(report)
-    if len({step.index for step in report.steps}) < _STEPS or len(measured) < _PARTS:
+    if len({step.index for step in report.steps.ended}) < _STEPS or len(measured) < _PARTS:
         return None
     parts = [measured[len(measured) * i // _PARTS : len(measured) * (i + 1) // _PARTS] for i in range(_PARTS)]
     rest = [_within(report.rest, part[0][0].begin_ns, part[-1][0].end_ns) for part in parts]
@@ -82,7 +82,7 @@ def growth(report: "Report") -> ProcessGrowth | None:
 
 def _of_tensors(report: "Report", first: int, last: int) -> int:
     """By how much live bytes rose from the end of one step to that of another."""
-    ends = {(step.device, step.index): step.end for step in report.steps if step.device in HOST}
+    ends = {(step.device, step.index): step.end for step in report.steps.ended if step.device in HOST}
     return sum(max(0, ends.get((device, last), 0) - ends.get((device, first), 0)) for device in HOST)
 
 

@@ -199,7 +199,7 @@ def of_timeout(facts: Facts, timeout: float) -> Cause:
     where = crashed_at(facts.run.where)
     at = f" at {where}" if where else ""
     waited = max(facts.open_reads, key=lambda read: read.count, default=None)
-    steps = len({step.index for step in facts.report.steps}) if facts.report is not None else 0
+    steps = len({step.index for step in facts.report.steps.ended}) if facts.report is not None else 0
     text = f"the program was still running{at} after {timeout:g} s"
     if steps:
         text += f", in step {steps - 1}"

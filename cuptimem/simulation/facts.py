@@ -156,7 +156,7 @@ class Facts:
     @property
     def optimizer_steps(self) -> int:
         """The number of optimizer steps in the recording."""
-        return 0 if self.report is None else len({step.index for step in self.report.steps})
+        return 0 if self.report is None else len({step.index for step in self.report.steps.ended})
 
     @property
     def refused(self) -> int:

@@ -589,7 +589,7 @@ class Inquiry:
 
 def _how_often(report: Report, device: Device, room: int) -> str:
     """gc.collect() every 12 steps: so many as leave room for their garbage."""
-    garbage, steps = device.garbage, len({step.index for step in report.steps})
+    garbage, steps = device.garbage, len({step.index for step in report.steps.ended})
     if garbage is None or steps == 0:
         return f"gc.collect() before {cards.text(room)} of garbage have come together"
     rate = (garbage.freed + garbage.after_oom) / steps

@@ -33,7 +33,7 @@ _TEXT = 300  # characters of a name
 def prepare(report: Report, first_step: int = 0, chart: object = None) -> dict[str, Any]:
     """Anything that JSON takes. Texts are printable and short; they are text, never markup."""
     title, *_ = views.heading(report)
-    steps, left_out = _ends(report.steps)
+    steps, left_out = _ends(report.steps.ended)
     lines = min(_LINES, _ALL_LINES // max(1, len(report.devices[:_DEVICES])))
     return {
         "format": FORMAT,

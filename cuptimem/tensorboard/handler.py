@@ -73,7 +73,7 @@ class _Handler:
             self._first = max(profile.first_step, self._last + 1)
         folder = run_folder(self._logdir, report, _distributed_rank())
         write(report, folder, worker, self._name, self._first, self._last)
-        self._last = max([self._last, *(self._first + step.index for step in report.steps)])
+        self._last = max([self._last, *(self._first + step.index for step in report.steps.ended)])
 
 
 def require_tensorboard() -> None:
@@ -117,7 +117,7 @@ def write(
     """One recording into one run. Scalars first: they are the smaller part. drawn: with the timeline's picture, for
     which the trace is read again; without one the page has a curve."""
     os.makedirs(folder, exist_ok=True)
-    if report.steps:
+    if report.steps.ended:
         scalars.append(os.path.join(folder, scalars.file_name(worker)), report, first_step, after)
     chart = picture.of(report, first_step) if drawn and report.devices else None
     writing.write(report, folder, name, first_step, chart)

@@ -35,7 +35,7 @@ def points(report: Report, first_step: int, after: int = -1) -> Iterator[tuple[i
     Leaks are judged at the end of a recording, so its last step has them.
     """
     rows: dict[int, list[Step]] = {}
-    for step in report.steps:
+    for step in report.steps.ended:
         rows.setdefault(step.index, []).append(step)
     last = max(rows, default=0)
     for index, steps in sorted(rows.items()):

@@ -98,7 +98,7 @@ def _device(one: DeviceDiff, before: Report, after: Report) -> dict[str, Any]:
 def _curve(report: Report, device: str) -> dict[str, list[int]]:
     """Live bytes over time, and the peaks of steps."""
     points = next((d.timeline for d in report.devices if d.name == device), ())
-    steps = [step for step in report.steps if step.device == device]
+    steps = [step for step in report.steps.ended if step.device == device]
     return {
         "time_ns": [point.time_ns for point in points],
         "high": [point.high for point in points],

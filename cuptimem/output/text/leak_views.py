@@ -303,6 +303,8 @@ def _steps_of(loops: dict[str, int], several: bool) -> str:
 def _verdict(report: Report) -> list[Block]:
     """The headline: how many leaks in how many steps, or why nobody can tell."""
     loops, judged = report.loops, _judged(report)
+    if not loops and report.steps:
+        return [Text("Leaks: not judged, for no step has ended", "title")]
     if not loops:
         return [
             Text("Leaks: not judged, for no steps were seen", "title"),
@@ -432,7 +434,7 @@ def line(report: Report) -> str:
     """All in one line: the headline, and the largest of what grows."""
     loops, judged = report.loops, _judged(report)
     if not loops:
-        return "leaks: not judged, no steps were seen"
+        return f"leaks: not judged, {'no step has ended' if report.steps else 'no steps were seen'}"
     if not judged:
         return _lower(_TOO_FEW)
     found = next(iter(report.leaks or report.undecided), None)

@@ -81,7 +81,7 @@ _DEVICE_COLUMNS: tuple[tuple[Column, Callable[[Device, Report], str]], ...] = (
 _STEP_COLUMNS: tuple[
     tuple[Column, Callable[[Step, int], str]], ...
 ] = (  # int: live bytes at the end of the step before
-    (Column("step", right=True), lambda step, _: str(step.index)),
+    (Column("step", right=True), lambda step, _: f"{step.index}{'*' * step.incomplete}"),
     (Column("loop"), lambda step, _: step.loop),
     (Column("device"), lambda step, _: step.device),
     (Column("time", right=True, optional=4), lambda step, _: duration(step.end_ns - step.begin_ns)),
@@ -273,7 +273,7 @@ def _trend(report: Report) -> list[Block]:
         return [Text(f"Steps: none were seen ({why})")]
     blocks: list[Block] = []
     for device in report.devices:
-        steps = [step for step in report.steps if step.device == device.name]
+        steps = [step for step in report.steps.ended if step.device == device.name]
         if not steps:
             continue
         loops: dict[str, list[Step]] = {}
@@ -291,7 +291,19 @@ def _trend(report: Report) -> list[Block]:
             blocks.append(Text(f"  {name}: {_peaks(peaks)}; {_growth(loops[loop])}"))
         if rest:
             blocks.append(Text(f"  {device.name}: {rest}: cuptimem steps --all, or --json", "dim"))
-    return blocks + process_views.trend(report)
+    if not blocks:
+        blocks.append(Text(f"Steps: none has ended, counted by {counted_by(report.clock)}", "title"))
+    return [*blocks, *incomplete(report, "  "), *process_views.trend(report)]
+
+
+def incomplete(report: Report, before: str = "* ") -> list[Block]:
+    """The step that an exception cut short, which no rate, median or verdict is of."""
+    rows = [step for step in report.steps if step.incomplete]
+    if not rows:
+        return []
+    cause = report.environment.get("exception") or "a request was refused"
+    moments = [f"{step.device} peak {size(step.peak)}, {size(step.end)} live at the end" for step in rows]
+    return [Text(f"{before}step {rows[0].index} did not end: {cause}; {'; '.join(moments)}")]
 
 
 def _loops(loops: dict[str, int], several: bool = True) -> str:
@@ -404,6 +416,8 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
     if changes[_LOOPS:]:
         blocks.append(Text(f"and {plural(len(changes) - _LOOPS, 'more loop')} (--json has all)", "dim"))
     blocks.append(steps_table(report.steps, rows))
+    if any(step.incomplete for step in rows):
+        blocks += incomplete(report)
     if left_out:
         blocks.append(Text(f"  {count(left_out)} rows in between are not shown (all of them: --all)", "dim"))
     return blocks

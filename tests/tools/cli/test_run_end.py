@@ -1,5 +1,6 @@
 """What `cuptimem run` leaves and prints when the program has ended: five lines, or one, or nothing at all."""
 
+import json
 import re
 import signal
 from collections.abc import Callable
@@ -91,6 +92,45 @@ def test_the_exception_that_ended_it_is_named(
     shown = capsys.readouterr().out
     assert f"ended by {exception}" in shown if exception else "ended by" not in shown
     assert b"secret" not in (tmp_path / "a.cmem").read_bytes()
+
+
+CUT = """
+model = torch.nn.Linear(1 << 10, 1 << 6)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(10):
+    loss = model(torch.randn(1 << (4 if i < 9 else 12), 1 << 10)).sum()
+    if i == 9:
+        {}
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("last", "exception"),
+    [("torch.empty(1 << 50)", "RuntimeError"), ("raise KeyboardInterrupt", "KeyboardInterrupt")],
+    ids=["oom", "interrupt"],
+)
+def test_the_step_that_did_not_end_is_the_last(
+    run: Run, tmp_path: Path, last: str, exception: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the largest batch, and the peak: all views give it one number, and no rate has it."""
+    run_torch(run, tmp_path, CUT.format(last))
+    report = cuptimem.open(tmp_path / "a.cmem")
+    step = report.steps[-1]
+    assert (step.index, step.incomplete, step.peak, report.loops) == (9, True, report.peak.bytes, {"training": 9})
+    assert report.peak.step == 9 and all(oom.step == 9 for oom in report.ooms)
+    assert "in step 9" in answer.lines(report)[0]
+    for verb in ("steps", "summary"):
+        assert cli.main([verb, str(tmp_path / "a.cmem")]) == 0
+        assert f"step 9 did not end: {exception}; cpu peak " in capsys.readouterr().out
+    assert cli.main(["peak", "--step", "9", str(tmp_path / "a.cmem")]) == 0
+    assert "at the peak, in step 9" in capsys.readouterr().out
+    assert cli.main(["steps", "--json", str(tmp_path / "a.cmem")]) == 0
+    rows = json.loads(capsys.readouterr().out)["steps"]
+    assert [row["index"] for row in rows if row["incomplete"]] == [9]
 
 
 @pytest.mark.torch

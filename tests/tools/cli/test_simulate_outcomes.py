@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cuptimem.report.model import Steps
 from cuptimem.report.stacks import Frame
 from cuptimem.simulation import outcomes
 from cuptimem.simulation.facts import Facts
@@ -66,7 +67,7 @@ def many_steps(number: int) -> Any:
         def __getattr__(self, name: str) -> Any:
             return getattr(runs.report(8 * GIB), name)
 
-        steps = tuple(type("Step", (), {"index": index})() for index in range(number))
+        steps = Steps(type("Step", (), {"index": index, "incomplete": False})() for index in range(number))
 
     return Recorded()
 

@@ -11,7 +11,7 @@ import cuptimem
 from cuptimem.output import json
 from cuptimem.output.text import blocks, peak_views, text, views, words
 from cuptimem.report.load import from_dict, operator_name
-from cuptimem.report.model import Contents
+from cuptimem.report.model import Contents, Steps
 from cuptimem.report.stacks import short_file
 from tests.tools.cli import sample
 
@@ -245,7 +245,7 @@ def test_of_many_loops_three_are_named(report: cuptimem.Report, tmp_path: Path) 
             for n in range(number)
             for i in (0, 1)
         ]
-        return replace(report, steps=tuple(steps))
+        return replace(report, steps=Steps(steps))
 
     shown = text.render(views.summary(with_loops(60)))
     assert "2 training 1, 2 training 2, 2 training 3, 57 more loops (114 steps)" in shown and "training 4" not in shown

@@ -1,6 +1,7 @@
 """Hand-made traces with known answers: steps, what they leave, and windows of them."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from craft import (
@@ -20,6 +21,14 @@ from craft import (
 )
 from driver_parts import moment
 from hand_made import Analyze, only_device, shares, step_rows, training
+
+import cuptimem
+from cuptimem import _core
+from cuptimem.output.text import views
+from cuptimem.output.text.blocks import Text
+from cuptimem.report.diff import compare
+
+OOM_LEFT = 11
 
 # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -302,3 +311,92 @@ def test_an_unknown_window(analyze: Analyze) -> None:
     t.alloc(0x1000, 10, t.line(1))
     with pytest.raises(Error, match=r"^the trace has no window 3$"):
         analyze(t, window=3)
+
+
+# --- the step that did not end --------------------------------------------------------------------------------
+
+
+def cut_short(t: Trace, steps: int, line: int = 15, called: int = 15) -> None:
+    """Steps of 100 bytes each with a call in line 15, and one that makes 400 in a call and does not end."""
+    optimizer = t.stack((TORCH + "optim/optimizer.py", "wrapper", 5), ("train.py", "main", 20))
+    t.alloc(0x1000, 1000, t.line(1))
+    for _ in range(steps):
+        t.tick(MODULE, 0x77, t.line(15))
+        t.alloc(0x2000, 100, t.line(15))
+        t.free(0x2000)
+        t.tick(OPTIMIZER, 0x99, optimizer)
+    t.tick(MODULE, 0x77, t.line(called))
+    t.alloc(0x3000, 400, t.line(line))
+    t.alloc(0x4000, 50, t.line(line))
+    t.free(0x3000)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 12])
+@pytest.mark.parametrize("refused", [False, True], ids=["exception", "oom"])
+def test_the_step_that_an_exception_cuts_short_is_the_last(tmp_path: Path, steps: int, refused: bool) -> None:
+    t = Trace()
+    t.mark(WINDOW_OPEN, 1)
+    cut_short(t, steps)
+    if refused:
+        t.add(OOM, 0, 1 << 40, t.line(15))
+        t.mark(OOM_LEFT, 1)
+    path = t.write(tmp_path / "t.cmem", meta={} if refused else {"exception": "ValueError"})
+    report = _core.analyze(path)
+    *ended, last = report["steps"]
+    assert [step["incomplete"] for step in ended] == [False] * steps
+    assert step_rows(report)[-1] == (steps, 1000, 1450, 1050, 450, 400, 2)
+    assert last["incomplete"] and last["loop"] == "training"
+    assert only_device(report)["peak_step"] == steps
+    assert shares(last["contributors"]) == [(1000, 1, t.line(1)), (450, 2, t.line(15))]
+    assert [loop["steps"] for loop in report["clock"]["loops"]] == [steps]
+    if refused:
+        (row,) = only_device(report)["ooms"]
+        assert row[4] == steps
+    asked = only_device(_core.analyze(path, step=steps, tables=("start", "stepped", "end")))
+    assert shares(asked["contributors"]) == shares(last["contributors"])
+    sums = {name: sum(row[0] for row in rows) for name, (rows, _) in asked["tables"].items()}
+    assert sums == {"start": 1000, "stepped": 450, "end": 1050}
+    assert _core.analyze(path, step=-1)["step_asked"] == steps - 1
+    with pytest.raises(_core.Error, match=f"no step {steps + 1}"):
+        _core.analyze(path, step=steps + 1)
+
+
+def test_what_follows_the_last_step_is_none(tmp_path: Path) -> None:
+    """Without an exception (a loop that is left), and with one behind the loop: a call in another line."""
+    left, behind = Trace(), Trace()
+    cut_short(left, 12)
+    cut_short(behind, 12, line=30, called=30)
+    for name, t, meta in (("left", left, {}), ("behind", behind, {"exception": "ValueError"})):
+        report = _core.analyze(t.write(tmp_path / f"{name}.cmem", meta=meta))
+        assert not any(step["incomplete"] for step in report["steps"])
+        assert len(report["steps"]) == 12 and only_device(report)["peak_step"] is None
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_step_without_a_tick_at_its_end_is_incomplete_where_it_was_refused_memory(
+    tmp_path: Path, refused: bool
+) -> None:
+    t = Trace()
+    t.mark(WINDOW_OPEN, 1)
+    for _ in range(12):
+        t.tick(MODULE, 0x77, t.line(15))
+        t.alloc(0x2000, 100, t.line(15))
+        t.free(0x2000)
+    if refused:
+        t.add(OOM, 0, 1 << 40, t.line(15))
+        t.mark(OOM_LEFT, 1)
+    report = _core.analyze(t.write(tmp_path / "t.cmem", meta={"exception": "RuntimeError"}))
+    assert [step["incomplete"] for step in report["steps"]] == [False] * 11 + [refused]
+
+
+def test_rates_and_comparisons_are_of_steps_that_ended(tmp_path: Path) -> None:
+    t = Trace()
+    cut_short(t, 12)
+    report = cuptimem.open(t.write(tmp_path / "t.cmem", meta={"exception": "a.OutOfMemoryError"}))
+    assert (len(report.steps), len(report.steps.ended), report.loops) == (13, 12, {"training": 12})
+    assert report.steps[-1].incomplete and report.step_peak(-1).step == 11 and report.step_peak(12).bytes == 1450
+    shown = "\n".join(block.text for block in views.summary(report) if isinstance(block, Text))
+    assert "Steps: 12, counted by" in shown and "cpu: peak per step 1.1 KiB; 1000 B live at step ends, steady" in shown
+    assert "step 12 did not end: a.OutOfMemoryError; cpu peak 1.4 KiB, 1.0 KiB live at the end" in shown
+    for section in compare(report, report)[0].sections:
+        assert section.what != "stepped" or section.steps == (12, 12)
