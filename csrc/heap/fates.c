@@ -318,8 +318,12 @@ static verdict judge_forward(const cm_fates *f, const live *l, bool gone)
         return open_to(CM_CATEGORY_KEPT);
     if (f->backward > l->turn || (in_graph && (!gone || f->refused > l->turn)))
         return decided(CM_CATEGORY_ACTIVATION);
-    if (cm_purposes_since(&f->purposes, l->stack, l->visit) > 0) /* beyond its call */
-        return decided(was_in_graph(f, l) ? CM_CATEGORY_ACTIVATION : CM_CATEGORY_KEPT);
+    uint32_t since = cm_purposes_since(&f->purposes, l->stack, l->visit);
+    if (since > 0) /* beyond its call */
+        return decided(was_in_graph(f, l) ? CM_CATEGORY_ACTIVATION
+                       : gone && since == 1 && cm_purposes_repeats(&f->purposes, l->stack)
+                           ? CM_CATEGORY_TEMPORARY /* a variable's, until the next result */
+                           : CM_CATEGORY_KEPT);
     if (gone && !l->inherited)
         return decided(CM_CATEGORY_TEMPORARY);
     return open_to(f->refused > l->turn ? CM_CATEGORY_TEMPORARY : CM_CATEGORY_KEPT);

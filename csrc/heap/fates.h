@@ -19,8 +19,8 @@
  *                          node frees it in the next pass. Else kept if it lives long. Else
  *                          activation if a node runs while it is alive; also if graph nodes were
  *                          made during its life and it outlives a failed request or the window;
- *                          else kept if its
- *                          stack makes another one in a later turn; else temporary
+ *                          else kept if its stack makes another one in a later turn, but the
+ *                          next of its size that replaces it; else temporary
  *   elsewhere              kept if it lives long and was made in the loop, or if it is carried over
  *                          to the next iteration (purposes.h). Else input if a forward begins while
  *                          it is alive, else temporary. Unknown if a constructor of PyTorch's

@@ -111,6 +111,12 @@ uint32_t cm_purposes_since(const cm_purposes *p, uint32_t stack, uint32_t visit)
     return one != NULL ? one->visit - visit : 0;
 }
 
+bool cm_purposes_repeats(const cm_purposes *p, uint32_t stack)
+{
+    const cm_purpose *one = find(p, stack);
+    return one != NULL && one->sizes <= 2;
+}
+
 void cm_purposes_vote(cm_purposes *p, uint32_t stack, cm_category category)
 {
     if (category == CM_CATEGORY_TEMPORARY)

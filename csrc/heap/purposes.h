@@ -68,6 +68,9 @@ bool cm_purposes_carried(const cm_purposes *purposes, uint32_t stack);
 bool cm_purposes_given(const cm_purposes *purposes, uint32_t stack);
 /* How many more turns the stack made blocks in since that visit. */
 uint32_t cm_purposes_since(const cm_purposes *purposes, uint32_t stack, uint32_t visit);
+/* Whether its blocks have one size, or two: those of the last batch may be smaller. A cache that
+ * grows has more. */
+bool cm_purposes_repeats(const cm_purposes *purposes, uint32_t stack);
 /* A block's life has decided its category. */
 void cm_purposes_vote(cm_purposes *purposes, uint32_t stack, cm_category category);
 /* A parameter or buffer has this size. false: out of memory. */

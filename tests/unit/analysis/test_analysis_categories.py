@@ -282,6 +282,21 @@ def test_a_result_that_dies_in_its_step_is_not_kept(analyze: Analyze) -> None:
     assert allocated(analyze, t) == {"activation": 8, "temporary": 8 * 8}
 
 
+@pytest.mark.parametrize(("grows", "category"), [(0, "temporary"), (64, "kept")])
+def test_a_result_of_an_evaluation_is_replaced(analyze: Analyze, grows: int, category: str) -> None:
+    """logits = model(x) lives until the next batch's, a cache until the next that has more."""
+    t = Loop()
+    for step in range(6):
+        t.alloc(0x100, 1, t.line(2))  # the batch
+        t.alloc(0x1000 + 0x1000 * (step % 2), 8 + grows * step, t.call(0x77))
+        if step:
+            t.free(0x1000 + 0x1000 * (1 - step % 2))
+        t.free(0x100)
+    t.free(0x1000 + 0x1000)
+    found = allocated(analyze, t)
+    assert max(found, key=found.__getitem__) == category, found
+
+
 def test_what_a_module_makes_without_a_graph_and_a_list_holds(analyze: Analyze) -> None:
     """As in an evaluation. The input of each call is another block, so that there are calls to count."""
     t = Loop()
