@@ -188,6 +188,29 @@ def _ways(leak: Leak) -> list[Block]:
     return [Text(f"{_INDENT}on {len(leak.parts)} different stacks", "dim")]
 
 
+def _is_of_nodes(leak: Leak, report: Report) -> bool:
+    """Whether graph nodes, which are not tensors, are a share of an entry's bytes, or make them more than any peak."""
+    total = leak.bytes + sum(one.bytes for one in leak.keeps)
+    highest = max((device.peak.bytes for device in report.devices), default=0)
+    return leak.kind == "nodes" and (leak.bytes * 10 >= total or total > highest)
+
+
+def _beside_tensors(leak: Leak, report: Report) -> str:
+    if not _is_of_nodes(leak, report):
+        return ""
+    part = f"about {_amount(leak.bytes_per_step)} of it "
+    if _amount(leak.bytes_per_step) == _amount(leak.total_bytes_per_step):
+        part = ""
+    return f" ({part}graph nodes, beside tensors)"
+
+
+def _nodes_of(leaks: Sequence[Leak], report: Report) -> list[Block]:
+    """Why a row may have more bytes than the peak."""
+    nodes = sum(leak.bytes for leak in leaks if _is_of_nodes(leak, report))
+    what = f"about {size(nodes)} of this are graph nodes, no tensors: in the whole process, but in no peak of tensors"
+    return [Text(f"  {what}", "dim", hang=4, prose=True)] if nodes else []
+
+
 def alive(leak: Leak) -> str:
     """The bytes of an entry now, with all that stands under it."""
     return f"{'about ' if leak.bytes_estimated else ''}{size(leak.bytes + sum(one.bytes for one in leak.keeps))}"
@@ -198,7 +221,7 @@ def _account(leak: Leak, several_loops: bool) -> str:
     loop = f" of {leak.loop}" if several_loops else ""
     often = _how_often(leak)
     if leak.kind == "nodes":
-        now = f"{plural(leak.count, 'node')} (about {size(leak.bytes)}) alive"
+        now = f"{plural(leak.count, 'node')} (about {size(leak.bytes)} beside tensors) alive"
     else:
         now = f"{size(leak.bytes)} alive in {plural(leak.count, 'block')}"
     if leak.keeps:
@@ -271,7 +294,9 @@ def entry(leak: Leak, several_loops: bool, number: int | None = None, holders: b
 
 
 def _suspect(leak: Leak, holders: bool) -> list[Block]:
-    now = f"{plural(leak.count, 'node')}, about {size(leak.bytes)}" if leak.kind == "nodes" else size(leak.bytes)
+    now = size(leak.bytes)
+    if leak.kind == "nodes":
+        now = f"{plural(leak.count, 'node')}, about {now} beside tensors,"
     steps = f"made in steps {leak.first_step} to {leak.last_step}, {_total(leak)} a step"
     return [
         Text(),
@@ -441,7 +466,7 @@ def line(report: Report) -> str:
     largest = ""
     if found is not None:
         holder = next((f", {held_views.said(one).split(' → ')[0]}" for one in _holders(found) if one.is_named), "")
-        largest = f": {where(found)} {_total(found)} a step{holder}"
+        largest = f": {where(found)} {_total(found)} a step{_beside_tensors(found, report)}{holder}"
     return _lower(_headline(report, _steps_of(judged, len(loops) > 1), largest))
 
 
@@ -463,4 +488,4 @@ def short(report: Report) -> list[Block]:
             blocks.append(Text(line, "dim", hang=4, prose=True))
     if len(shown) > _IN_SUMMARY:
         blocks.append(Text(f"  and {len(shown) - _IN_SUMMARY} more", "dim"))
-    return blocks
+    return blocks + _nodes_of(shown, report)

@@ -133,7 +133,8 @@ def test_what_an_entry_keeps_is_in_what_is_alive(make: Make) -> None:
     """The summary's table has the same bytes."""
     kept = leak_sample.row(relation="retained by the graph")
     report = make(leak_sample.nodes() | {"keeps": [kept], "total_bytes_per_step": 4800 / 24 * 24 + 2048.0})
-    assert "96 nodes (about 115.2 KiB) alive, with what it keeps about 163.2 KiB; made in" in prose(report)
+    said = "96 nodes (about 115.2 KiB beside tensors) alive, with what it keeps about 163.2 KiB; made in"
+    assert said in prose(report)
     assert "about 163.2 KiB" in str(report)
 
 
@@ -178,10 +179,32 @@ def test_a_growing_graph(make: Make) -> None:
     assert lines[at + 3].startswith("   made at ") and lines[at + 3].endswith("/train.py:5 in forward (75 % of them)")
     assert lines[at + 4].strip() == "return model(x).square().mean()"
     assert lines[at + 5].strip() == "in torch/nn/modules/linear.py:134 Linear.forward"
-    assert "96 nodes (about 115.2 KiB) alive; made in steps 0 to 23." in prose(report)
+    assert "96 nodes (about 115.2 KiB beside tensors) alive; made in steps 0 to 23." in prose(report)
     assert "At this rate about +4.7 MiB per 1,000 steps." in prose(report)
     same = make(leak_sample.nodes(stack=leak_sample.TOTAL, parts=[(96 * 1229, 96, leak_sample.TOTAL)]))
     assert "made at" not in shown(same)  # kept where it is made: one line says it
+
+
+@pytest.mark.parametrize(
+    ("kept", "peak", "part"),
+    [
+        (0, 1 << 30, "about 115.2 KiB"),
+        (48 << 10, 1 << 30, "about 115.2 KiB"),
+        (1 << 30, 1 << 20, "about 115.2 KiB"),  # more than the peak: a trifle of nodes is the reason
+        (1 << 30, 2 << 30, ""),
+    ],
+)
+def test_nodes_are_beside_tensors(make: Make, kept: int, peak: int, part: str) -> None:
+    """Nothing is larger than the peak beside it without a word why."""
+    keeps = [leak_sample.row(relation="retained by the graph") | {"bytes": kept, "bytes_per_step": kept / 24}]
+    rate = 4916 + kept / 24
+    report = make(leak_sample.nodes() | {"keeps": keeps if kept else [], "total_bytes_per_step": rate})
+    (device,) = report.devices
+    report = replace(report, devices=(replace(device, peak=replace(device.peak, bytes=peak)),))
+    why = f"{part} of this are graph nodes, no tensors: in the whole process, but in no peak of tensors"
+    assert (why in " ".join(str(report).split())) == bool(part)
+    assert ("graph nodes, beside tensors), " in leak_views.line(report) + ", ") == bool(part)
+    assert ("about 4.8 KiB of it graph nodes" in leak_views.line(report)) == bool(part and kept)
 
 
 def test_stacks_are_told_apart_by_what_differs(make: Make) -> None:
@@ -329,7 +352,8 @@ def test_summary_names_leaks_between_peak_and_trend(make: Make) -> None:
     at = [next(i for i, line in enumerate(lines) if line.startswith(start)) for start in starts]
     assert at == sorted(at)
     table = lines[at[1] + 1 : at[2] - 1]
-    assert [line.split()[0] for line in table] == ["a", "+2.0", "about", "+2.0", "and"]  # three, then how many more
+    # Three, then how many more, then what is no tensor.
+    assert [line.split()[0] for line in table[:6]] == ["a", "+2.0", "about", "+2.0", "and", "about"]
     assert table[1].split()[:5] == ["+2.0", "KiB", "48.0", "KiB", "cpu"]
     assert "96 graph nodes" in table[2] and "total = total + loss" in table[2]
     assert table[4].strip() == "and 1 more"
