@@ -34,10 +34,14 @@
  *     steps lack one batch, one call without gradient, or two calls; three at any site if usual
  *     steps have no such step. A site is the whole stack of a tick, and whether gradients are
  *     recorded. It is usual if it is in more than two of three steps from its first to its last,
- *     unless it evaluates: calls without gradient, in evaluation mode, a module that is trained.
- *     What ticks behind the first usual site of a step is a part of that step. The last backward
- *     passes before the clock continues belong to its own step: as many as a usual step has.
- *     Evaluation ends where the clock's own step begins, with what leads to it.
+ *     unless it evaluates: calls without gradient, in evaluation mode, a module that is trained, or
+ *     a loader with most batches for such calls. A usual site of calls that is first and last seen
+ *     one step later than others is behind the clock's tick: a part of the step that ends there,
+ *     however evaluation goes on. What ticks behind the first usual site of a step is a part of
+ *     that step. The last backward passes before the clock continues belong to its own step: as
+ *     many as a usual step has. Evaluation begins with what leads to its first step, if more
+ *     follow: what is before belongs to the step that ended. It ends where the clock's own step
+ *     begins, with what leads to it.
  *  6. A clock is a code line. Another line of that kind begins a new stretch, unless the two
  *     alternate: the first returns, and one of them mostly ticks at most three times in a row (a
  *     prefill and its decoding steps, a warm-up line). Stretches of the same lines and activity are

@@ -15,7 +15,9 @@ typedef struct presence {
     uint32_t steps, first, last; /* steps of the clock that have it, counted from 1 */
     uint32_t ended;              /* those among them that end */
     uint32_t groups;
-    bool evaluates; /* without gradient, in evaluation mode, what is trained elsewhere */
+    uint32_t evaluated; /* of a loader: groups before calls that evaluate */
+    bool evaluates;     /* without gradient, in evaluation mode, what is trained elsewhere */
+    bool trails;        /* behind the clock's tick, a part of the step that ends there */
 } presence;
 
 struct cm_clock_silences {
@@ -47,10 +49,13 @@ static size_t first_group_at(const cm_clock_stream *s, uint64_t position)
     return low;
 }
 
-/* The tick that begins the group's step: an exhausted iterator and the next one share a group. */
-static const cm_clock_lead *lead_of(const cm_clock_group *g, uint32_t kind)
+/* The tick that begins the group's step. An exhausted iterator and the next one share a group, and
+ * so do calls that end an iteration and the next call. */
+static const cm_clock_lead *lead_of(const cm_clock_silences *silences, const cm_clock_group *g,
+                                    uint32_t kind)
 {
-    return kind == CM_TICK_DATA ? &g->last_lead : &g->first_lead;
+    bool last = kind == CM_TICK_DATA || silences->at[kind][g->first_lead.site].trails;
+    return last ? &g->last_lead : &g->first_lead;
 }
 
 /* --- which sites usual steps have ---------------------------------------------------------------
@@ -79,8 +84,8 @@ static bool find_presence(cm_clock_silences *silences, uint32_t kind)
                cm_clock_bound(v->leads, &v->group[i], v->kind).position <= group->first.position)
             i++;
         note_presence(&of[group->first_lead.site], (uint32_t)i + 1, i < v->count);
-        note_presence(&of[lead_of(group, kind)->site], (uint32_t)i + 1, i < v->count);
-        of[lead_of(group, kind)->site].groups++;
+        note_presence(&of[group->last_lead.site], (uint32_t)i + 1, i < v->count);
+        of[lead_of(silences, group, kind)->site].groups++;
         of[group->first_lead.site].evaluates |= group->no_grad && group->eval_mode &&
                                                 cm_clock_objects_trained(v->objects, group->leader);
     }
@@ -93,14 +98,57 @@ static const presence *presence_of(const cm_clock_silences *silences, uint32_t k
     return &silences->at[kind][lead->site];
 }
 
-static bool is_usual(const cm_clock_silences *silences, uint32_t kind, const cm_clock_lead *lead)
+static bool is_usual_site(const cm_clock_silences *silences, const presence *site)
 {
-    const presence *site = presence_of(silences, kind, lead);
     uint64_t span = (uint64_t)site->last - site->first + 1;
     if (site->evaluates)
         return false;
     return (site->steps >= USUAL_MIN || site->ended >= silences->view->count) &&
            (uint64_t)site->steps * 3 > span * 2;
+}
+
+static bool is_usual(const cm_clock_silences *silences, uint32_t kind, const cm_clock_lead *lead)
+{
+    return is_usual_site(silences, presence_of(silences, kind, lead));
+}
+
+/* A loader evaluates if most of its batches come before calls that do. */
+static void find_evaluation_loaders(cm_clock_silences *silences)
+{
+    const cm_clock_view *v = silences->view;
+    const cm_clock_stream *data = &v->stream[CM_TICK_DATA], *calls = &v->stream[CM_TICK_MODULE];
+    presence *of = silences->at[CM_TICK_DATA];
+    for (size_t g = 0; g < data->count; g++) {
+        const cm_clock_lead *lead = &data->group[g].last_lead;
+        size_t call = first_group_at(calls, data->group[g].last.position);
+        if (call < calls->count &&
+            presence_of(silences, CM_TICK_MODULE, &calls->group[call].first_lead)->evaluates)
+            of[lead->site].evaluated++;
+    }
+    for (size_t i = 0; i < cm_clock_leads_sites(v->leads); i++)
+        of[i].evaluates = of[i].evaluated * 2 > of[i].groups;
+}
+
+/* Calls that come in each iteration behind the clock's tick are first and last seen one tick later
+ * than those before it. */
+static bool find_trailing(const cm_clock_silences *silences)
+{
+    enum { FIRST = 1, LAST = 2 };
+    size_t sites = cm_clock_leads_sites(silences->view->leads);
+    presence *of = silences->at[CM_TICK_MODULE];
+    uint8_t *usual = calloc(silences->view->count + 2, sizeof *usual); /* by step */
+    if (usual == NULL)
+        return false;
+    for (size_t i = 0; i < sites; i++)
+        if (of[i].steps > 0 && is_usual_site(silences, &of[i])) {
+            usual[of[i].first] |= FIRST;
+            usual[of[i].last] |= LAST;
+        }
+    for (size_t i = 0; i < sites; i++)
+        of[i].trails = of[i].steps > 0 && is_usual_site(silences, &of[i]) &&
+                       usual[of[i].first - 1] & FIRST && usual[of[i].last - 1] & LAST;
+    free(usual);
+    return true;
 }
 
 cm_clock_silences *cm_clock_silences_new(const cm_clock_view *view)
@@ -109,7 +157,10 @@ cm_clock_silences *cm_clock_silences_new(const cm_clock_view *view)
     if (silences == NULL)
         return NULL;
     silences->view = view;
-    if (!find_presence(silences, CM_TICK_DATA) || !find_presence(silences, CM_TICK_MODULE)) {
+    bool fine = find_presence(silences, CM_TICK_DATA) && find_presence(silences, CM_TICK_MODULE);
+    if (fine)
+        find_evaluation_loaders(silences);
+    if (!fine || (cm_clock_ends_a_step(view->kind) && !find_trailing(silences))) {
         cm_clock_silences_free(silences);
         return NULL;
     }
@@ -142,18 +193,19 @@ static uint64_t median(uint64_t *value, size_t n)
     return n ? value[(n - 1) / 2] : 0;
 }
 
-typedef uint64_t (*count_fn)(const cm_clock_view *v, size_t i, uint32_t kind);
+typedef uint64_t (*count_fn)(const cm_clock_silences *silences, size_t i, uint32_t kind);
 
 /* The usual number in the ended steps around i, without i itself. */
-static uint64_t usually(const cm_clock_view *v, size_t i, uint32_t kind, count_fn in)
+static uint64_t usually(const cm_clock_silences *silences, size_t i, uint32_t kind, count_fn in)
 {
+    const cm_clock_view *v = silences->view;
     uint64_t value[2 * CM_CLOCK_NEIGHBOURS];
     size_t n = 0, first = cm_clock_ends_a_step(v->kind) ? 0 : 1;
     size_t from = i > first + CM_CLOCK_NEIGHBOURS ? i - CM_CLOCK_NEIGHBOURS : first;
     for (size_t j = from;
          j < v->count && j <= i + CM_CLOCK_NEIGHBOURS && n < 2 * CM_CLOCK_NEIGHBOURS; j++)
         if (j != i)
-            value[n++] = in(v, j, kind);
+            value[n++] = in(silences, j, kind);
     return median(value, n);
 }
 
@@ -184,8 +236,8 @@ static bool is_used(const cm_clock_view *v, uint32_t kind, const cm_clock_group 
     return kind == CM_TICK_MODULE || v->calls > g->calls;
 }
 
-/* Whether the step that group g begins is within the silence, without a backward pass. */
-static bool is_idle(const cm_clock_view *v, size_t i, uint32_t kind, size_t g)
+/* Whether no backward pass follows group g within the silence. */
+static bool lacks_pass(const cm_clock_view *v, size_t i, uint32_t kind, size_t g)
 {
     const cm_clock_stream *s = &v->stream[kind], *passes = &v->stream[CM_TICK_BACKWARD];
     const cm_clock_group *group = &s->group[g];
@@ -198,18 +250,34 @@ static bool is_idle(const cm_clock_view *v, size_t i, uint32_t kind, size_t g)
            first_group_at(passes, group->first.position) == passes->count;
 }
 
-static uint64_t count_idle(const cm_clock_view *v, size_t i, uint32_t kind)
+/* Whether group g is only calls that end the clock's last step. */
+static bool is_trailing(const cm_clock_silences *silences, size_t i, uint32_t kind, size_t g)
 {
+    const cm_clock_group *group = &silences->view->stream[kind].group[g];
+    return presence_of(silences, kind, &group->first_lead)->trails &&
+           is_usual(silences, kind, &group->last_lead) && lacks_pass(silences->view, i, kind, g);
+}
+
+/* Whether the step that group g begins is within the silence, without a backward pass. */
+static bool is_idle(const cm_clock_silences *silences, size_t i, uint32_t kind, size_t g)
+{
+    return lacks_pass(silences->view, i, kind, g) && !is_trailing(silences, i, kind, g);
+}
+
+static uint64_t count_idle(const cm_clock_silences *silences, size_t i, uint32_t kind)
+{
+    const cm_clock_view *v = silences->view;
     const cm_clock_stream *s = &v->stream[kind];
     uint64_t n = 0;
     for (size_t g = first_group_at(s, begin_of(v, i));
          g < s->count && s->group[g].first.position < end_of(v, i); g++)
-        n += is_idle(v, i, kind, g);
+        n += is_idle(silences, i, kind, g);
     return n;
 }
 
-static uint64_t count_passes(const cm_clock_view *v, size_t i, uint32_t kind)
+static uint64_t count_passes(const cm_clock_silences *silences, size_t i, uint32_t kind)
 {
+    const cm_clock_view *v = silences->view;
     const cm_clock_stream *s = &v->stream[kind];
     uint64_t n = 0, end = end_of(v, i) < v->unfinished ? end_of(v, i) : v->unfinished;
     for (size_t g = first_group_at(s, begin_of(v, i));
@@ -225,8 +293,10 @@ static uint64_t count_passes(const cm_clock_view *v, size_t i, uint32_t kind)
 static bool is_own(const cm_clock_silences *silences, size_t i, uint32_t kind, size_t g, bool setup)
 {
     const cm_clock_view *v = silences->view;
-    const cm_clock_lead *lead = lead_of(&v->stream[kind].group[g], kind);
-    return is_usual(silences, kind, lead) || !is_idle(v, i, kind, g) ||
+    const cm_clock_lead *lead = lead_of(silences, &v->stream[kind].group[g], kind);
+    if (is_trailing(silences, i, kind, g))
+        return false;
+    return is_usual(silences, kind, lead) || !is_idle(silences, i, kind, g) ||
            (setup && (v->count == 1 || presence_of(silences, kind, lead)->steps > 1));
 }
 
@@ -244,9 +314,10 @@ bool cm_clock_resumes(const cm_clock_silences *silences, size_t i, uint64_t posi
         if (g == s->count || s->group[g].first.position >= end_of(v, i))
             continue;
         const cm_clock_group *own = &s->group[g];
-        bool whole = is_usual(silences, kinds[k], &own->first_lead); /* loaders side by side */
-        cm_moment lead =
-            cm_clock_leads_begin(v->leads, whole ? &own->first_lead : lead_of(own, kinds[k]));
+        bool whole = kinds[k] == CM_TICK_DATA && /* loaders side by side */
+                     is_usual(silences, kinds[k], &own->first_lead);
+        cm_moment lead = cm_clock_leads_begin(v->leads, whole ? &own->first_lead
+                                                              : lead_of(silences, own, kinds[k]));
         if (!found || lead.position < at->position)
             *at = lead;
         found = true;
@@ -284,14 +355,16 @@ bool cm_clock_add_draft(cm_clock_drafts *d, const cm_clock_draft *draft)
 }
 
 /* A skipped optimizer. The last passes belong to its next step. */
-static bool fill_with_passes(const cm_clock_view *v, size_t i, cm_clock_drafts *out, bool *filled)
+static bool fill_with_passes(const cm_clock_silences *silences, size_t i, cm_clock_drafts *out,
+                             bool *filled)
 {
+    const cm_clock_view *v = silences->view;
     const cm_clock_stream *s = &v->stream[CM_TICK_BACKWARD];
-    uint64_t passes = count_passes(v, i, CM_TICK_BACKWARD);
+    uint64_t passes = count_passes(silences, i, CM_TICK_BACKWARD);
     *filled = false;
     if (passes < SKIPPED_FACTOR)
         return true;
-    uint64_t usual = usually(v, i, CM_TICK_BACKWARD, count_passes);
+    uint64_t usual = usually(silences, i, CM_TICK_BACKWARD, count_passes);
     if (passes < SKIPPED_FACTOR * usual)
         return true;
     *filled = true;
@@ -323,8 +396,8 @@ typedef struct idle {
 static bool is_other(const cm_clock_silences *silences, size_t i, uint32_t kind, size_t g)
 {
     const cm_clock_group *group = &silences->view->stream[kind].group[g];
-    const cm_clock_lead *lead = lead_of(group, kind);
-    return is_idle(silences->view, i, kind, g) && !is_usual(silences, kind, lead) &&
+    const cm_clock_lead *lead = lead_of(silences, group, kind);
+    return is_idle(silences, i, kind, g) && !is_usual(silences, kind, lead) &&
            (i > 0 || group->sanity || presence_of(silences, kind, lead)->groups > 1);
 }
 
@@ -340,10 +413,10 @@ static bool is_within_step(const cm_clock_silences *silences, size_t i, uint32_t
         const cm_clock_lead *begun = NULL;
         bool again = false;
         for (; at < s->count && s->group[at].first.position < end_of(v, i); at++) {
-            const cm_clock_lead *lead = lead_of(&s->group[at], k);
+            const cm_clock_lead *lead = lead_of(silences, &s->group[at], k);
             if (s->group[at].first.position >= position)
                 again |= begun != NULL && lead->site == begun->site;
-            else if (is_usual(silences, k, lead))
+            else if (is_usual(silences, k, lead) && !is_trailing(silences, i, k, at))
                 begun = lead;
         }
         if (begun != NULL && !again)
@@ -362,10 +435,10 @@ static bool find_idle(const cm_clock_silences *silences, size_t i, uint32_t kind
     for (g = found->from = first_group_at(s, begin_of(v, i));
          g < s->count && s->group[g].first.position < end_of(v, i); g++) {
         const cm_clock_group *group = &s->group[g];
-        if (!is_idle(v, i, kind, g))
+        if (!is_idle(silences, i, kind, g))
             continue;
         count++;
-        unusual += !is_usual(silences, kind, lead_of(group, kind));
+        unusual += !is_usual(silences, kind, lead_of(silences, group, kind));
         if (!is_other(silences, i, kind, g))
             continue;
         if (other++ == 0)
@@ -373,7 +446,8 @@ static bool find_idle(const cm_clock_silences *silences, size_t i, uint32_t kind
         sure += group->no_grad || group->sanity || kind == CM_TICK_DATA;
     }
     found->to = g;
-    found->any = count >= IDLE_MIN && (unusual == count || usually(v, i, kind, count_idle) == 0);
+    found->any =
+        count >= IDLE_MIN && (unusual == count || usually(silences, i, kind, count_idle) == 0);
     if (found->any || other >= IDLE_MIN)
         return true;
     return (sure > 0 || other >= OTHER_SITE_MIN) &&
@@ -397,16 +471,26 @@ static bool end_of_last(const cm_clock_silences *silences, size_t i, uint32_t ki
     return true;
 }
 
-static bool add_idle(const cm_clock_view *v, uint32_t kind, size_t g, cm_moment end,
+static bool add_idle(const cm_clock_silences *silences, uint32_t kind, size_t g, cm_moment end,
                      cm_clock_drafts *out)
 {
-    const cm_clock_group *group = &v->stream[kind].group[g];
+    const cm_clock_group *group = &silences->view->stream[kind].group[g];
+    bool last = lead_of(silences, group, kind) == &group->last_lead;
     cm_clock_draft step = {.end = end,
                            .backward = group->newest,
                            .kind = kind,
-                           .line = kind == CM_TICK_DATA ? group->last_line : group->first_line,
+                           .line = last ? group->last_line : group->first_line,
                            .sanity = group->sanity};
     return cm_clock_add_draft(out, &step);
+}
+
+/* What ends an iteration belongs to it: evaluation begins with what leads to its first batch. That
+ * is known where another batch follows. */
+static void extend_last(const cm_clock_silences *silences, size_t i, const cm_clock_lead *first,
+                        cm_clock_drafts *out)
+{
+    if (i > 0 && cm_clock_ends_a_step(silences->view->kind))
+        out->step[out->count - 1].end = cm_clock_leads_begin(silences->view->leads, first);
 }
 
 static bool fill_with_idle(const cm_clock_silences *silences, size_t i, uint32_t kind,
@@ -415,21 +499,23 @@ static bool fill_with_idle(const cm_clock_silences *silences, size_t i, uint32_t
     const cm_clock_view *v = silences->view;
     const cm_clock_stream *s = &v->stream[kind];
     idle found;
-    size_t last = SIZE_MAX;
+    size_t last = SIZE_MAX, steps = 0;
     cm_moment end;
     *filled = find_idle(silences, i, kind, &found);
     for (size_t g = found.from; *filled && g < found.to; g++) {
-        if (!(found.any ? is_idle(v, i, kind, g) : is_other(silences, i, kind, g)))
+        if (!(found.any ? is_idle(silences, i, kind, g) : is_other(silences, i, kind, g)))
             continue;
         if (i == 0 && last == SIZE_MAX)
-            out->begin = cm_clock_leads_begin(v->leads, lead_of(&s->group[g], kind));
-        if (last != SIZE_MAX &&
-            !add_idle(v, kind, last, cm_clock_bound(v->leads, &s->group[last + 1], kind), out))
+            out->begin = cm_clock_leads_begin(v->leads, lead_of(silences, &s->group[g], kind));
+        if (last != SIZE_MAX && ++steps == 1)
+            extend_last(silences, i, lead_of(silences, &s->group[last], kind), out);
+        if (last != SIZE_MAX && !add_idle(silences, kind, last,
+                                          cm_clock_bound(v->leads, &s->group[last + 1], kind), out))
             return false;
         last = g;
     }
     return last == SIZE_MAX || !end_of_last(silences, i, kind, last, &end) ||
-           add_idle(v, kind, last, end, out);
+           add_idle(silences, kind, last, end, out);
 }
 
 bool cm_clock_fill(const cm_clock_silences *silences, size_t i, cm_clock_drafts *out)
@@ -437,7 +523,7 @@ bool cm_clock_fill(const cm_clock_silences *silences, size_t i, cm_clock_drafts 
     uint32_t kind = silences->view->kind;
     bool filled = false, fine = true;
     if (kind == CM_TICK_OPTIMIZER)
-        fine = fill_with_passes(silences->view, i, out, &filled);
+        fine = fill_with_passes(silences, i, out, &filled);
     if (fine && !filled && kind != CM_TICK_DATA && kind != CM_TICK_MODULE)
         fine = fill_with_idle(silences, i, CM_TICK_DATA, out, &filled);
     if (fine && !filled && kind != CM_TICK_MODULE)

@@ -101,10 +101,19 @@ class Program:
         self.time += int(ms * MS)
 
     def tick(
-        self, kind: int, obj: int, line: int, *, inside: bool = False, no_grad: bool = False, sanity: bool = False
+        self,
+        kind: int,
+        obj: int,
+        line: int,
+        *,
+        inside: bool = False,
+        no_grad: bool = False,
+        sanity: bool = False,
+        eval_mode: bool = False,
     ) -> int:
         self.wait(0.001)
-        tick = Tick(self._moment(), obj, self.backwards, line, 1000 * kind + line, 0, kind, inside, no_grad, sanity)
+        of_call = (inside, no_grad, sanity, eval_mode)
+        tick = Tick(self._moment(), obj, self.backwards, line, 1000 * kind + line, 0, kind, *of_call)
         assert self.library.cm_clock_tick(self.clock, ctypes.byref(tick))
         return int(tick.at.position)
 
@@ -1068,6 +1077,65 @@ def one_line_with_and_without_gradients(p: Program) -> Outcome:
     return {"training": 15, "evaluation": 6}, changes
 
 
+def ends_with_calls(p: Program, steps: int, calls: int, *, no_grad: bool) -> None:
+    """The update is followed by calls of parts of the model."""
+    for _ in range(steps):
+        p.tick(MODULE, 300, 50)
+        p.backward()
+        p.opt()
+        for part in range(calls):
+            p.tick(MODULE, 310 + part, 52 + part, no_grad=no_grad)
+
+
+@case
+def calls_behind_the_update(p: Program) -> Outcome:
+    for _ in range(3):
+        ends_with_calls(p, 6, 1, no_grad=False)
+        for _ in range(4):
+            p.tick(MODULE, 300, 60, no_grad=True)
+    changes = [(6, "evaluation"), (10, "training"), (16, "evaluation"), (20, "training"), (26, "evaluation")]
+    return {"training": 18, "evaluation": 12}, changes
+
+
+@case
+def two_calls_without_gradient_behind_the_update(p: Program) -> Outcome:
+    """Evaluation comes first behind the first update."""
+    for steps in (1, 8, 8):
+        ends_with_calls(p, steps, 2, no_grad=True)
+        for _ in range(3):
+            p.tick(MODULE, 300, 60, no_grad=True)
+    ends_with_calls(p, 4, 2, no_grad=True)
+    changes = [(1, "evaluation"), (4, "training"), (12, "evaluation"), (15, "training"), (23, "evaluation")]
+    return {"training": 21, "evaluation": 9}, [*changes, (26, "training")]
+
+
+@case
+def a_loader_behind_calls_behind_the_update(p: Program) -> Outcome:
+    for block in range(2):
+        ends_with_calls(p, 8, 1, no_grad=False)
+        p.renew(200 + block)
+        for _ in range(3):
+            p.data(200 + block, 30)
+            p.tick(MODULE, 300, 60, no_grad=True)
+        p.data(200 + block, 30)
+    return {"training": 16, "evaluation": 6}, [(8, "evaluation"), (11, "training"), (19, "evaluation")]
+
+
+@case
+def a_loader_of_one_batch_behind_each_update(p: Program) -> Outcome:
+    for _ in range(8):
+        p.data(100, 10)
+        p.tick(MODULE, 300, 50)
+        p.backward()
+        p.opt()
+        p.renew(200)
+        p.data(200, 30)
+        p.tick(MODULE, 300, 60, no_grad=True, eval_mode=True)
+        p.data(200, 30)
+    changes = [(step, ("training", "evaluation")[step % 2]) for step in range(1, 16)]
+    return {"training": 8, "evaluation": 8}, changes
+
+
 @case
 def a_forward_that_asks_for_shapes(p: Program) -> Outcome:
     p.tick(MODULE, 300, 40, no_grad=True)
@@ -1294,6 +1362,28 @@ def test_evaluation_has_its_own_batches(program: Program) -> None:
     result = program.result()
     assert result.loops == {"training": 12, "evaluation": 4}
     assert result.ends[6:10] == [*made[1:], again[0]]
+
+
+def test_what_ends_an_iteration_belongs_to_it(program: Program) -> None:
+    """Not to evaluation, which begins with what leads to its first batch."""
+    begins = []
+    for _ in range(2):
+        for _ in range(6):
+            program.block(BATCH)
+            program.tick(MODULE, 300, 50)
+            program.backward()
+            program.opt()
+            program.block(AFTER)
+            program.tick(MODULE, 310, 52, no_grad=True)
+            program.block(SUM)
+        begins.append(program.block(TEST_BATCH))
+        program.tick(MODULE, 300, 60, no_grad=True)
+        for _ in range(2):
+            program.block(TEST_BATCH)
+            program.tick(MODULE, 300, 60, no_grad=True)
+    result = program.result()
+    assert result.loops == {"training": 12, "evaluation": 6}
+    assert [result.ends[5], result.ends[14]] == begins
 
 
 def test_the_last_call_ends_where_something_new_begins(program: Program) -> None:
