@@ -3,7 +3,7 @@
 from cuptimem.output.text.blocks import Block, Text
 from cuptimem.output.text.words import place, plural
 from cuptimem.report.leaks import STEPS_NEEDED
-from cuptimem.report.model import Clock
+from cuptimem.report.model import Clock, Report
 from cuptimem.report.stacks import Frame
 
 _KINDS = {
@@ -13,6 +13,7 @@ _KINDS = {
     "data": "the data loader's next batch",
     "module": "calls of the outermost module",
 }
+_LOOPS = 4  # that are explained
 _FEW = {"optimizer": "the optimizer stepped", "backward": "backward ran", "data": "the data loader was asked"}
 
 
@@ -42,4 +43,20 @@ def notes(clock: Clock) -> list[Block]:
             f"a step is one update, {rate.updates} to an iteration, which ends{_at(rate.where)}; "
             "prof.step() there counts iterations"
         )
+    return [Text(f"  {line}", "dim") for line in said]
+
+
+def loop_lines(report: Report) -> list[Block]:
+    """What each loop counts and where, but for a first one that the clock counts: "evaluation 2" is a line's name."""
+    clock, begun = report.clock, report.steps[0].loop if report.steps else ""
+    first = {change.loop: change for change in reversed(clock.changes)}
+    changes = sorted(first.values(), key=lambda one: one.step if one.loop != begun else 0)
+    said = [
+        f"{one.loop}: {_KINDS.get(one.kind, one.kind)}{_at(one.where)}, "
+        f"from {'the first step' if one.loop == begun else f'step {one.step}'} on"
+        for one in changes
+        if one.loop != begun or (one.kind, one.where) != (clock.kind, clock.where)
+    ]
+    if said[_LOOPS:]:
+        said[_LOOPS:] = [f"and {plural(len(said) - _LOOPS, 'more loop')} (--json has all)"]
     return [Text(f"  {line}", "dim") for line in said]

@@ -22,9 +22,9 @@ from cuptimem.output.text import (
     tree_views,
 )
 from cuptimem.output.text.blocks import Block, Column, Table, Text
-from cuptimem.output.text.clock_views import counted_by, notes
+from cuptimem.output.text.clock_views import counted_by, loop_lines, notes
 from cuptimem.output.text.peak_views import asked, lines_table, moment
-from cuptimem.output.text.words import count, duration, first_loops, place, plural, signed, size
+from cuptimem.output.text.words import count, duration, first_loops, plural, signed, size
 from cuptimem.report import own_code
 from cuptimem.report.account import Account
 from cuptimem.report.diff import DeviceDiff
@@ -34,9 +34,7 @@ from cuptimem.report.leaks import STEPS_NEEDED
 from cuptimem.report.ledger import Ledger
 from cuptimem.report.line_holders import LineHolders
 from cuptimem.report.model import Contents, Device, Report, Step
-from cuptimem.report.stacks import Frame
 
-_LOOPS = 4  # whose first step is said
 _TOP = 6  # with all else that a training has, a screen of 24 lines
 
 
@@ -284,7 +282,7 @@ def _trend(report: Report) -> list[Block]:
         if not blocks:
             split = f": {_loops(counts)}" if len(loops) > 1 else ""
             blocks.append(Text(f"Steps: {len(steps)}, counted by {counted_by(report.clock)}{split}", "title"))
-            blocks += notes(report.clock)
+            blocks += [*notes(report.clock), *(loop_lines(report) if any(" 2" in loop for loop in named) else ())]
         for loop in named:
             peaks = [step.peak for step in loops[loop]]
             name = f"{device.name}, {loop}" if len(loops) > 1 else device.name
@@ -408,13 +406,7 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
     if not report.steps:
         return [*blocks, Text(), *_trend(report)]
     blocks += [Text(), Text(f"Counted by {counted_by(report.clock)}", "title"), *notes(report.clock)]
-    first = {change.loop: change for change in reversed(report.clock.changes) if change.loop != report.steps[0].loop}
-    changes = list(reversed(first.values()))
-    for change in changes[:_LOOPS]:
-        at = place(Frame(change.where[0], change.where[2], change.where[1])) if change.where is not None else ""
-        blocks.append(Text(f"from step {change.step} on: {change.kind} {at} (loop {change.loop})", "dim"))
-    if changes[_LOOPS:]:
-        blocks.append(Text(f"and {plural(len(changes) - _LOOPS, 'more loop')} (--json has all)", "dim"))
+    blocks += loop_lines(report)
     blocks.append(steps_table(report.steps, rows))
     if any(step.incomplete for step in rows):
         blocks += incomplete(report)

@@ -102,6 +102,26 @@ def test_loops_are_told_apart(tmp_path: Path) -> None:
     assert str(from_dict("x", raw)).splitlines()[-2] == same
 
 
+def test_a_second_loop_of_a_name_is_explained(tmp_path: Path) -> None:
+    raw = sample.analysis(tmp_path)
+    loops = ("training", "evaluation", "training", "evaluation 2")
+    raw["steps"] = [{**raw["steps"][0], "index": index, "loop": loop} for index, loop in enumerate(loops)]
+    kinds = ("module", raw["clock"]["kind"], "data")
+    places = (("/p/eval.py", 7, "evaluate"), raw["clock"]["where"], ("/p/eval.py", 9, "test"))
+    raw["clock"]["changes"] = [
+        {"step": index, "loop": loops[index], "kind": kind, "where": where}
+        for index, kind, where in zip((1, 2, 3), kinds, places, strict=True)
+    ]
+    said = [
+        "  evaluation: calls of the outermost module at /p/eval.py:7, from step 1 on",
+        "  evaluation 2: the data loader's next batch at /p/eval.py:9, from step 3 on",
+    ]
+    made = from_dict("x", raw)
+    for shown in (str(made), text.render(views.steps(made, tuple(made.steps), 0))):
+        lines = shown.splitlines()
+        assert [line for line in lines if line.startswith("  evaluation")] == said
+
+
 def test_every_caveat_is_said(report: cuptimem.Report, tmp_path: Path) -> None:
     raw = sample.analysis(tmp_path)
     raw.update(complete=False, state="cut", reason="disk full")
