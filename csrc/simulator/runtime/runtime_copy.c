@@ -30,6 +30,7 @@ static void report_enter(cm_sim_call *call, int kind, bool async, void *to, cons
                        offsetof(cm_cuMemcpyAsync_params, hStream) ==
                            offsetof(cm_cuMemcpyHtoDAsync_v2_params, hStream),
                    "one layout");
+    /* cppcheck-suppress uninitvar ; it is written */
     *(cm_cuMemcpyAsync_params *)room =
         (cm_cuMemcpyAsync_params){(uintptr_t)to, (uintptr_t)from, bytes, stream};
     cm_sim_driver_enter(call, cm_sim_current_device(), calls[async][kind].id,
