@@ -386,7 +386,7 @@ static void end_life(cm_fates *f, const live *l, bool gone, const thread *freed_
     verdict v = hooked != 0 ? decided((cm_category)hooked) : judge(f, l, gone);
     uint8_t fate = (uint8_t)(v.category | (v.open ? OPEN : 0));
     if (hooked == 0 && has_siblings(l) && (!v.open || v.category == CM_CATEGORY_KEPT))
-        cm_purposes_vote(&f->purposes, l->stack, v.category);
+        cm_purposes_vote(&f->purposes, l->stack, l->size, v.category);
     if (f->of[l->birth] == ALIVE_LABELLED)
         fate |= LABELLED;
     else if (v.category == CM_CATEGORY_ACTIVATION)
@@ -894,7 +894,7 @@ static const cm_label *hook_label(cm_category category)
                                               : NULL;
 }
 
-cm_fate cm_fates_next(cm_fates *f, uint32_t stack)
+cm_fate cm_fates_next(cm_fates *f, uint32_t stack, int64_t size)
 {
     uint32_t at;
     if (f->next >= f->births)
@@ -907,7 +907,7 @@ cm_fate cm_fates_next(cm_fates *f, uint32_t stack)
     if (byte < SAVED)
         fate.category = (cm_category)(byte & CATEGORY);
     fate.category =
-        cm_purposes_decide(&f->purposes, stack, fate.category, byte < SAVED && byte & OPEN);
+        cm_purposes_decide(&f->purposes, stack, size, fate.category, byte < SAVED && byte & OPEN);
     if (byte >= SAVED) {
         fate.saved_by = fate.category == CM_CATEGORY_ACTIVATION ? f->saver[byte - SAVED] : 0;
         return fate;

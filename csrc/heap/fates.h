@@ -77,7 +77,7 @@ bool cm_fates_end(cm_fates *fates);
 
 /* First of the blocks alive at the opening, in the order of replay->blocks, then of each birth of
  * the window. stack: its own. Unknown after the last one. */
-cm_fate cm_fates_next(cm_fates *fates, uint32_t stack);
+cm_fate cm_fates_next(cm_fates *fates, uint32_t stack, int64_t size);
 /* The label's category; `otherwise` where it has none. */
 cm_category cm_fates_category(const cm_label *label, cm_category otherwise);
 

@@ -20,6 +20,8 @@ static void note_size(cm_purpose *one, int64_t size)
     for (size_t i = 0; i < one->sizes; i++)
         if (one->size[i] == size)
             return;
+    if (size > one->largest)
+        one->largest = size;
     if (one->sizes < CM_PURPOSE_SIZES)
         one->size[one->sizes++] = size;
 }
@@ -117,10 +119,17 @@ bool cm_purposes_repeats(const cm_purposes *p, uint32_t stack)
     return one != NULL && one->sizes <= 2;
 }
 
-void cm_purposes_vote(cm_purposes *p, uint32_t stack, cm_category category)
+static bool is_scratch(const cm_purpose *one, int64_t size, cm_category category)
+{
+    return category == CM_CATEGORY_TEMPORARY && size < one->largest / CM_PURPOSE_SMALL;
+}
+
+void cm_purposes_vote(cm_purposes *p, uint32_t stack, int64_t size, cm_category category)
 {
     if (category == CM_CATEGORY_TEMPORARY)
         p->temporary = stack;
+    if (stack < p->capacity && is_scratch(&p->of[stack], size, category))
+        return;
     for (size_t i = 0; i < CM_PURPOSE_VOTES && stack < p->capacity; i++)
         if (voted[i] == category)
             p->of[stack].votes[i]++;
@@ -194,12 +203,13 @@ static cm_category most_votes(const cm_purpose *one, cm_category otherwise)
     return otherwise;
 }
 
-cm_category cm_purposes_decide(const cm_purposes *p, uint32_t stack, cm_category own, bool open)
+cm_category cm_purposes_decide(const cm_purposes *p, uint32_t stack, int64_t size, cm_category own,
+                               bool open)
 {
     const cm_purpose *one = find(p, stack);
     bool voting = open || own == CM_CATEGORY_INPUT || own == CM_CATEGORY_ACTIVATION ||
                   own == CM_CATEGORY_TEMPORARY;
-    if (one == NULL || !voting)
+    if (one == NULL || !voting || (!open && is_scratch(one, size, own)))
         return own;
     if (one->keeps || (one->copies && (open || own == CM_CATEGORY_INPUT)))
         return CM_CATEGORY_KEPT;

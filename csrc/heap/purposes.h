@@ -11,7 +11,11 @@
 #include "attribution.h"
 #include "category.h"
 
-enum { CM_PURPOSE_SIZES = 4, CM_PURPOSE_VOTES = 4 };
+enum {
+    CM_PURPOSE_SIZES = 4,
+    CM_PURPOSE_VOTES = 4,
+    CM_PURPOSE_SMALL = 16 /* times as large is a stack's largest block: an operator's scratch */
+};
 
 typedef struct cm_purpose {
     uint32_t visit;                   /* number of turns of the program in which it made blocks */
@@ -21,6 +25,7 @@ typedef struct cm_purpose {
     uint32_t firsts, late;            /* cycles with blocks; the first of them late */
     uint32_t votes[CM_PURPOSE_VOTES]; /* temporary, input, activation, kept */
     int64_t size[CM_PURPOSE_SIZES];   /* the first different ones */
+    int64_t largest;
     uint8_t sizes;
     bool copies, keeps; /* set by cm_purposes_end */
     bool waiting;       /* in wait below */
@@ -71,16 +76,18 @@ uint32_t cm_purposes_since(const cm_purposes *purposes, uint32_t stack, uint32_t
 /* Whether its blocks have one size, or two: those of the last batch may be smaller. A cache that
  * grows has more. */
 bool cm_purposes_repeats(const cm_purposes *purposes, uint32_t stack);
-/* A block's life has decided its category. */
-void cm_purposes_vote(cm_purposes *purposes, uint32_t stack, cm_category category);
+/* A block's life has decided its category. A small temporary says nothing about larger blocks of
+ * the operator that made it. */
+void cm_purposes_vote(cm_purposes *purposes, uint32_t stack, int64_t size, cm_category category);
 /* A parameter or buffer has this size. false: out of memory. */
 bool cm_purposes_parameter(cm_purposes *purposes, int64_t size);
 /* All votes are there. */
 void cm_purposes_end(cm_purposes *purposes);
 /* The category of a block that by itself is `own`. A stack most of which blocks are kept makes
  * nothing else, nor does one that copies a model: it makes blocks of several sizes, all of them
- * parameters'. open: the block's own life decides nothing. */
-cm_category cm_purposes_decide(const cm_purposes *purposes, uint32_t stack, cm_category own,
-                               bool open);
+ * parameters'. A small temporary is one whatever they are. open: the block's own life decides
+ * nothing. */
+cm_category cm_purposes_decide(const cm_purposes *purposes, uint32_t stack, int64_t size,
+                               cm_category own, bool open);
 
 #endif

@@ -362,10 +362,10 @@ static bool remove_live(cm_replay *r, const cm_block *block, uint32_t enclosing,
 
 /* The fate of a block: from the window's first reading, or outside of a window by its place of
  * birth only. */
-static cm_fate foresee(cm_replay *r, cm_phase phase, uint32_t stack)
+static cm_fate foresee(cm_replay *r, cm_phase phase, uint32_t stack, int64_t size)
 {
     if (r->fates != NULL)
-        return cm_fates_next(r->fates, stack);
+        return cm_fates_next(r->fates, stack, size);
     switch (phase) {
     case CM_PHASE_BACKWARD:
         return (cm_fate){.category = CM_CATEGORY_GRADIENT};
@@ -398,7 +398,7 @@ static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t ti
                       cm_change *out)
 {
     cm_origin origin = {.device = (uint16_t)device, .phase = CM_PHASE_BEFORE_START};
-    cm_fate fate = foresee(r, CM_PHASE_BEFORE_START, CM_STACK_NONE);
+    cm_fate fate = foresee(r, CM_PHASE_BEFORE_START, CM_STACK_NONE, seed->size);
     int64_t number = assign_origin(r, &origin, &fate);
     if (number < 0) {
         r->error = out_of_memory;
@@ -493,7 +493,7 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
         origin.phase = CM_PHASE_BACKWARD;
     else
         origin.phase = (uint8_t)cm_attribution_phase(r->attribution, e->stack);
-    cm_fate fate = foresee(r, (cm_phase)origin.phase, e->stack);
+    cm_fate fate = foresee(r, (cm_phase)origin.phase, e->stack, e->size);
     int64_t number = assign_origin(r, &origin, &fate);
     if (number < 0) {
         r->error = out_of_memory;
@@ -779,7 +779,7 @@ bool cm_replay_foresee(cm_replay *r, cm_fates *fates)
         if (!block->alive)
             continue;
         cm_origin origin = r->origin[block->origin];
-        cm_fate fate = cm_fates_next(fates, origin.own);
+        cm_fate fate = cm_fates_next(fates, origin.own, block->size);
         int64_t number = assign_origin(r, &origin, &fate);
         if (number < 0)
             return false;

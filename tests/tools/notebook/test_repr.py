@@ -16,7 +16,7 @@ from cuptimem.output.text import text, views
 from cuptimem.output.text.words import size
 from cuptimem.printable import printable
 from cuptimem.report.chart import Span
-from cuptimem.report.model import Contents, Report
+from cuptimem.report.model import Contents, Report, first_lines
 from tests.tools.notebook import traces
 
 _EMPTY = ("br", "img", "meta", "input", "hr")
@@ -159,11 +159,10 @@ def test_the_layers_sum_to_the_live_bytes(named: tuple[str, Report, str]) -> Non
 def test_the_table_of_a_peak_sums_to_it(named: tuple[str, Report, str]) -> None:
     for peak in named[1].peaks if named[0] != "many_lines" else ():
         rows = re.findall(r"<tr><td[^>]*><b>([^<]*)</b></td>", peak._repr_html_() or "")
-        lines = peak.lines
-        shown = [size(line.bytes) for line in lines[:10]]
-        assert rows[: len(shown)] == shown
-        if len(lines) > 10:
-            assert rows[10] == size(peak.bytes - sum(line.bytes for line in lines[:10]) - peak.rest_bytes)
+        shown, others = first_lines(peak.lines, 10)
+        said = [size(line.bytes) for line in shown] + [size(sum(line.bytes for line in others))] * bool(others)
+        assert rows[: len(said)] == said
+        assert sum(line.bytes for line in (*shown, *others)) == peak.bytes - peak.rest_bytes
 
 
 def test_an_error_of_ours_is_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

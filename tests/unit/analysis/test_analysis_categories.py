@@ -297,6 +297,22 @@ def test_a_result_of_an_evaluation_is_replaced(analyze: Analyze, grows: int, cat
     assert max(found, key=found.__getitem__) == category, found
 
 
+def test_an_operators_scratch_says_nothing_about_its_result(analyze: Analyze) -> None:
+    """The last results die in their step, as those of the last step may. They are what the others are."""
+    t = Loop()
+
+    def result(step: int) -> None:
+        t.alloc(0x1000 + 1024 * step, 512, t.line(4))
+        for place in (0x100000, 0x100010):
+            t.alloc(place, 8, t.line(4))
+            t.free(place)
+        if step >= 6:
+            t.free(0x1000 + 1024 * step)
+
+    train(t, nothing, result)
+    assert allocated(analyze, t) == {"activation": 8, "kept": 8 * 512, "temporary": 8 * 16}
+
+
 def test_what_a_module_makes_without_a_graph_and_a_list_holds(analyze: Analyze) -> None:
     """As in an evaluation. The input of each call is another block, so that there are calls to count."""
     t = Loop()
