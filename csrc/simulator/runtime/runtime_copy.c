@@ -10,7 +10,7 @@ static int cupti_kind(int kind)
 
 /* The driver call that a real runtime makes for this copy. */
 static void report_enter(cm_sim_call *call, int kind, bool async, void *to, const void *from,
-                         size_t bytes, cm_sim_stream *stream, void *room)
+                         size_t bytes, cm_sim_stream *stream, cm_cuMemcpyAsync_params *room)
 {
     struct {
         uint32_t id;
@@ -30,9 +30,7 @@ static void report_enter(cm_sim_call *call, int kind, bool async, void *to, cons
                        offsetof(cm_cuMemcpyAsync_params, hStream) ==
                            offsetof(cm_cuMemcpyHtoDAsync_v2_params, hStream),
                    "one layout");
-    /* cppcheck-suppress uninitvar ; it is written */
-    *(cm_cuMemcpyAsync_params *)room =
-        (cm_cuMemcpyAsync_params){(uintptr_t)to, (uintptr_t)from, bytes, stream};
+    *room = (cm_cuMemcpyAsync_params){(uintptr_t)to, (uintptr_t)from, bytes, stream};
     cm_sim_driver_enter(call, cm_sim_current_device(), calls[async][kind].id,
                         calls[async][kind].name, room, NULL);
 }
