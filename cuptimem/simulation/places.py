@@ -11,7 +11,7 @@ import stat
 import sys
 from types import FrameType
 
-from cuptimem import _core
+from cuptimem import _core, interpreter
 
 Place = tuple[str, int, str]  # file, line, function; "" and 0: no Python line
 
@@ -22,7 +22,9 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 def is_library(file: str) -> bool:
     """As reports decide it."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
-    return _core.is_library(file, "", os.path.abspath(script) if isinstance(script, str) and "\0" not in script else "")
+    if not isinstance(script, str):  # gone when the script has ended
+        script = interpreter.script_of(sys.orig_argv)
+    return _core.is_library(file, "", os.path.abspath(script) if "\0" not in script else "")
 
 
 def user_place(frame: FrameType | None) -> Place:

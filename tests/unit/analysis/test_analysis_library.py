@@ -1,6 +1,7 @@
 """Which code is the user's: the analysis (csrc/heap/library.c) and reports (cuptimem/report/stacks.py) say the same."""
 
 import sys
+import types
 from typing import Any
 
 import pytest
@@ -101,3 +102,10 @@ def test_simulated_reads_belong_to_the_callers_of_such_code() -> None:
     code = "def generated():\n    return user_place(sys._getframe())\n"
     exec(compile(code, "/tmp/gnn.nn.conv.gcn_GCN_propagate_k2_x91ab.py", "exec"), names)
     assert names["generated"]()[0] == __file__
+
+
+def test_the_script_is_known_when_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it lies in a folder with a random name."""
+    monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
+    monkeypatch.setattr(sys, "orig_argv", ["python3", "/tmp/tmpab1_xyz9/train.py"])
+    assert not places.is_library("/tmp/tmpab1_xyz9/model.py") and places.is_library("/tmp/tmpab1_xyz8/model.py")
