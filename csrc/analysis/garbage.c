@@ -43,6 +43,7 @@ typedef struct garbage {
     device device[CM_DEVICES_MAX];
     unsigned depth; /* of collections: that at the end has automatic ones inside */
     bool final;
+    bool left; /* an exception for refused memory has left a window */
     uint32_t collector;
     cm_idmap later; /* device and address of blocks born behind a moment -> its number */
     origin *origin;
@@ -167,13 +168,19 @@ static bool change(void *part, const cm_change *c)
     return g->depth == 0 || c->thread != g->collector || collect(g, d, c, at_peak);
 }
 
+/* Refused memory has ended the program: what is freed now is in after_oom alone. */
+static bool is_over(const garbage *g)
+{
+    return g->left && !in_loop(g);
+}
+
 static void end_collection(garbage *g, bool full)
 {
     for (size_t i = 0; i < g->run->replay->device_count; i++) {
         device *d = &g->device[i];
         if (d->refused)
             d->sum.after_oom += d->now;
-        if (!g->final && d->now > 0) {
+        if (!g->final && !is_over(g) && d->now > 0) {
             d->sum.collections++;
             d->sum.freed += d->now;
             if (in_loop(g) && d->now > d->sum.most)
@@ -199,6 +206,8 @@ static bool event(void *part, const cm_record *record)
     const cm_event *e = &record->event;
     if (e->kind == CM_EV_OOM) {
         see_oom(g, e);
+    } else if (e->size == CM_MARK_OOM_LEFT) {
+        g->left = true;
     } else if (e->size == CM_MARK_COLLECT_BEGIN || e->size == CM_MARK_FINAL_COLLECT_BEGIN) {
         if (g->depth++ == 0)
             g->final = e->size == CM_MARK_FINAL_COLLECT_BEGIN;

@@ -112,7 +112,17 @@ static bool is_usual(const cm_clock_silences *silences, uint32_t kind, const cm_
     return is_usual_site(silences, presence_of(silences, kind, lead));
 }
 
-/* A loader evaluates if most of its batches come before calls that do. */
+/* Whether a backward pass follows the group before the next one of its kind. */
+static bool is_trained_on(const cm_clock_view *v, uint32_t kind, size_t g)
+{
+    const cm_clock_stream *s = &v->stream[kind], *passes = &v->stream[CM_TICK_BACKWARD];
+    size_t pass = first_group_at(passes, s->group[g].last.position);
+    return pass < passes->count && (g + 1 == s->count || passes->group[pass].first.position <
+                                                             s->group[g + 1].first.position);
+}
+
+/* A loader evaluates if most of its batches come before calls that do, and before no backward
+ * pass: those that a model labels for itself are of training. */
 static void find_evaluation_loaders(cm_clock_silences *silences)
 {
     const cm_clock_view *v = silences->view;
@@ -122,7 +132,8 @@ static void find_evaluation_loaders(cm_clock_silences *silences)
         const cm_clock_lead *lead = &data->group[g].last_lead;
         size_t call = first_group_at(calls, data->group[g].last.position);
         if (call < calls->count &&
-            presence_of(silences, CM_TICK_MODULE, &calls->group[call].first_lead)->evaluates)
+            presence_of(silences, CM_TICK_MODULE, &calls->group[call].first_lead)->evaluates &&
+            !is_trained_on(v, CM_TICK_DATA, g))
             of[lead->site].evaluated++;
     }
     for (size_t i = 0; i < cm_clock_leads_sites(v->leads); i++)

@@ -67,7 +67,7 @@ def test_the_cublas_workspace_is_of_the_cards_architecture(simulate, forked_on_d
     done = simulate(MULTIPLIES, "--memory", "24GiB")
     assert f"allocated {matrices + 32 * MIB}\n" in done.err
     (note,) = done.answer["notes"]
-    assert "32.0 MiB for each handle and stream; they are 8.1 MiB with --device a10g, rtx3090, rtx4090 or l4" in note
+    assert "32.0 MiB for each handle and stream; it is 8.1 MiB with --device a10g, rtx3090, rtx4090 or l4" in note
 
 
 NEAR = """\

@@ -393,7 +393,7 @@ class SharedWeights(Training):
 
 
 class Inference(ResnetSgd):
-    kept = "kept"  # no graph, and alive at the end: an output, a cache or a state
+    kept = "temporary"  # no graph: a result that its variable holds until the next one
 
     def make_optimizers(self) -> list[Any]:
         return []

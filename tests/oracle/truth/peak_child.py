@@ -52,6 +52,13 @@ def main() -> None:
         return following(self)
 
     _BaseDataLoaderIter.__next__ = marked
+    if make := getattr(program, "batch", None):  # where evaluation begins
+
+        def batch(*arguments: Any) -> Any:
+            mark()
+            return make(*arguments)
+
+        program.batch = batch  # type: ignore[attr-defined]
     count = 0
 
     def begin() -> None:
