@@ -529,7 +529,7 @@ static PyObject *is_library(PyObject *module, PyObject *arguments)
     const char *code = "";
     if (!PyArg_ParseTuple(arguments, "U|sO&", &file, &code, PyUnicode_FSConverter, &script))
         return NULL;
-    PyObject *found = NULL, *bytes = PyUnicode_AsEncodedString(file, "utf-8", "surrogateescape");
+    PyObject *found = NULL, *bytes = PyUnicode_AsEncodedString(file, "utf-8", "replace");
     if (bytes != NULL) {
         const char *path = script != NULL ? PyBytes_AS_STRING(script) : NULL;
         cm_library *library = cm_library_new(code, path, NULL);

@@ -6,6 +6,7 @@ without us: it holds weak references, or addresses that it looks up again. What 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -29,9 +30,10 @@ def start() -> None:
 
 def add(name: str, task: Iterator[None]) -> None:
     """Does its first slice now, and one after each step until it ends. A task of this name that is not done is left."""
-    others = [one for one in _tasks if one[0] != name]
-    _tasks.clear()
-    _tasks.extend(others)
+    for one in list(_tasks):
+        if one[0] == name:
+            with contextlib.suppress(ValueError):  # another thread has taken it
+                _tasks.remove(one)
     _slice(name, task)
 
 
@@ -40,7 +42,11 @@ def go_on() -> None:
     if not _tasks:
         return
     if _spent < _FREE_SECONDS + _SHARE * (time.monotonic() - _began):
-        _slice(*_tasks.popleft())
+        try:
+            task = _tasks.popleft()
+        except IndexError:  # another thread has taken the last one
+            return
+        _slice(*task)
     else:
         _core.walks_more()
 

@@ -118,6 +118,7 @@ class _Walk:
         self.base = torch._C.TensorBase
         self.module = getattr(sys.modules.get("torch.nn.modules.module"), "Module", None)
         self._layouts: dict[Any, str] = {}  # dtypes as text
+        self._alive: dict[int, weakref.ref[Any]] = {}  # modules by address
         self._labelled: set[int] = set()  # addresses of blocks: the first label of one is its label
         self._owners: dict[int, tuple[str, int]] = {}  # of parameters, by id: name, address of the module
         self._left = _MOST_TENSORS
@@ -140,11 +141,18 @@ class _Walk:
                 if not full and done >= _PART_LABELS:
                     done = 0
                     yield
-                    if any(module() is None for module, _ in names):
-                        return  # an id that was noted may be another object's by now
+                    self._forget_the_dead()
         self._label_all(_core.LABEL_GRADIENT, self._gradients([(tensor, "", 0) for tensor in tensors]))
         # A view's shape is not that of its block.
         self._label_all(_core.LABEL_TENSOR, [(tensor, "", 0) for tensor in sorted(tensors, key=self.base._is_view)])
+
+    def _forget_the_dead(self) -> None:
+        """An id that was noted of a dead module's parameter may be another object's by now."""
+        dead = {address for address, module in self._alive.items() if module() is None}
+        if dead:
+            self._owners = {key: owner for key, owner in self._owners.items() if owner[1] not in dead}
+            for address in dead:
+                del self._alive[address]
 
     def _begin(self, full: bool) -> tuple[list[tuple[weakref.ref[Any], _Name]], list[Callable[[], Any]], list[Any]]:
         """Labels the modules. Them with their names, optimizers, and, if full, tensors."""
@@ -161,6 +169,7 @@ class _Walk:
         for module, name in self._named(modules, full):
             _core.label(_core.LABEL_MODULE, id(module), 0, self._text(name.text))
             names.append((name.module, name))
+            self._alive[id(module)] = name.module
         optimizers = [_reference(item, full) for kind, item in found if kind in (OPTIMIZER, STEPPER)]
         return names, optimizers, [item for kind, item in found if kind == TENSOR] if full else []
 

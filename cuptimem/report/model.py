@@ -371,7 +371,7 @@ _GARBAGE_LEAST = 1 << 20  # bytes that one collection freed: less is said of non
 _GARBAGE_SHARE = 20  # ... and of the peak at least one in so many
 
 
-def _is_much(garbage: int, peak: int) -> bool:
+def is_much(garbage: int, peak: int) -> bool:
     return garbage >= max(_GARBAGE_LEAST, peak // _GARBAGE_SHARE)
 
 
@@ -709,14 +709,14 @@ class Report(Displayed, Brief):
     @property
     def sawtooth(self) -> Device | None:
         """The device on which the most garbage waited for Python's collector, where that is a share of its peak."""
-        waited = [one for one in self.devices if one.garbage is not None and _is_much(one.garbage.most, one.peak.bytes)]
+        waited = [one for one in self.devices if one.garbage is not None and is_much(one.garbage.most, one.peak.bytes)]
         return max(waited, key=lambda one: one.garbage.most if one.garbage else 0, default=None)
 
     def collected_at_peak(self, contents: Contents) -> Garbage | None:
         """What a device's peak had of garbage, where that is a share of it; None of other moments, too."""
         device = self.device(contents.device)
         one = device.garbage
-        return one if one and device.peak is contents and _is_much(one.at_peak, contents.bytes) else None
+        return one if one and device.peak is contents and is_much(one.at_peak, contents.bytes) else None
 
     def cycles(self, device: str, line: Line | None = None) -> str:
         """The class whose objects make the cycles that held blocks of this device, of this line where it is known; "":

@@ -80,6 +80,20 @@ def growth(report: "Report") -> ProcessGrowth | None:
     return ProcessGrowth(measured[0][0].index, measured[-1][0].index, begin, end, size)
 
 
+def unmeasured(report: "Report") -> int:
+    """By how many resident bytes the process rose beside tensors, from quarter to quarter, where memory in use was not
+    measured in all of them. 0: it was, or nothing rose."""
+    measured = measured_steps(report)
+    if len({step.index for step in report.steps.ended}) < _STEPS or len(measured) < _PARTS:
+        return 0
+    parts = [measured[len(measured) * i // _PARTS : len(measured) * (i + 1) // _PARTS] for i in range(_PARTS)]
+    if all(_within(report.rest, part[0][0].begin_ns, part[-1][0].end_ns) for part in parts):
+        return 0
+    lows = [min(resident for _, resident in part) for part in parts]
+    size = lows[-1] - lows[0] - _of_tensors(report, parts[0][0][0].index, measured[-1][0].index)
+    return size if lows == sorted(lows) and size >= _LEAST and _being_filled(report) < size else 0
+
+
 def _of_tensors(report: "Report", first: int, last: int) -> int:
     """By how much live bytes rose from the end of one step to that of another."""
     ends = {(step.device, step.index): step.end for step in report.steps.ended if step.device in HOST}

@@ -3,14 +3,18 @@
 from cuptimem.output.text.blocks import Block
 from cuptimem.output.text.ledger_views import prose
 from cuptimem.output.text.words import place, plural, share, size
-from cuptimem.report.model import Contents, Device, Line, OutOfMemory, Report
+from cuptimem.report.model import Contents, Device, Line, OutOfMemory, Report, is_much
 
 _REMEDY = "Break the cycles (weakref), or call gc.collect() every few steps."
 
 
 def at_peak(report: Report, contents: Contents) -> list[Block]:
-    """What collections behind a device's peak freed of it."""
+    """What collections behind a device's peak freed of it; of the moment of the last refusal all is known."""
     garbage = report.collected_at_peak(contents)
+    ooms = report.device(contents.device).ooms
+    known = ooms and ooms[-1].allocated == contents.bytes and report.device(contents.device).peak is contents
+    if known and is_much(report.collected_after(ooms[-1]), contents.bytes):
+        return at_refusal(report, ooms[-1])
     if garbage is None:
         return []
     part = f"{size(garbage.at_peak)} ({share(garbage.at_peak, contents.bytes)})"
@@ -30,8 +34,18 @@ def at_refusal(report: Report, oom: OutOfMemory) -> list[Block]:
     enough = "; gc.collect() before it would have made room" if freed >= oom.requested else ""
     return prose(
         f"{size(freed)} ({share(freed, oom.allocated)}) of what was alive was garbage: only reference cycles held it "
-        f"({made}), and Python's collector freed it later{enough}. {_REMEDY}"
+        f"({made}), and a collection behind the failure freed it{enough}. {_REMEDY}"
     )
+
+
+def refused(report: Report) -> str:
+    """What waited for the collector when refused memory ended the program, where that is much."""
+    for device in report.devices:
+        waited = report.collected_after(device.ooms[-1]) if device.ooms else 0
+        if waited and is_much(waited, device.ooms[-1].allocated):
+            part = share(waited, device.ooms[-1].allocated)
+            return f"but {size(waited)} ({part}) on {device.name} was garbage when memory was refused: peak --at oom"
+    return ""
 
 
 def sawtooth(device: Device) -> str:

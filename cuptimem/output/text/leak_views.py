@@ -6,6 +6,7 @@ from cuptimem.output.text import garbage_views, held_views, process_views
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
 from cuptimem.output.text.clock_views import counted_by
 from cuptimem.output.text.words import code, count, first_loops, function, place, plural, share, size, where
+from cuptimem.report import process
 from cuptimem.report.leaks import STEPS_NEEDED, Holder, Leak, LeakPart
 from cuptimem.report.line_holders import LineHolders
 from cuptimem.report.model import Report
@@ -371,16 +372,22 @@ def _headline(report: Report, steps: str, largest: str = "") -> str:
     if report.process_growth is not None:
         return f"{process_views.headline(report.process_growth)}; no leak: {steps} judged"
     slow = [one for one in report.suspects if one.reason == "negligible"]
-    if report.sawtooth is not None:
+    if refused := garbage_views.refused(report):
+        what = refused
+    elif report.sawtooth is not None:
         what = garbage_views.sawtooth(report.sawtooth)
     elif slow:
         what = f"{where(slow[0])} grows by {_total(slow[0], sign='')} a step, negligible"
         what += f" (and {plural(len(slow) - 1, 'more line')})" if len(slow) > 1 else ""
     elif report.suspects:
         what = "what grew has stopped, was freed, or was garbage"
+    elif unmeasured := process.unmeasured(report):
+        what = f"no tensors grow, but the whole process by {size(unmeasured)} (what is in use was not measured)"
     else:
         what = "nothing grows" if report.nodes is not None else "no tensors grow"
-    return f"No leak: {steps} judged, {what}"
+    short = {loop: steps for loop, steps in report.loops.items() if loop not in _judged(report)}
+    others = f"; {_steps_of(short, True)} not judged" if short else ""
+    return f"No leak: {steps} judged, {what}{others}"
 
 
 def _undecided(report: Report) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 import cuptimem
 from cuptimem import _core
+from cuptimem.output.text import leak_views
 from tests.conftest import Result
 
 pytest.importorskip("torch")
@@ -19,6 +20,7 @@ PROGRAM = """\
 import time
 import cuptimem, torch
 from cuptimem import _core
+from cuptimem.output.text import leak_views
 
 MIB, STEPS = 1 << 20, 60
 {before}
@@ -88,3 +90,10 @@ def test_malloc_is_not_asked_where_many_pieces_are_free(recorded: Callable[[str,
         elif row[0] == "sample" and row[3] == 3:  # what malloc has given out
             samples[-1].append(row[4])
     assert samples[-2] == [] and any(samples)
+
+
+def test_growth_where_malloc_is_not_asked_is_said(recorded: Callable[[str, str], Path]) -> None:
+    pieces = "junk = [bytes(600) for _ in range(160_000)]\nhalf = junk[::2]\ndel junk\n"
+    report = cuptimem.open(recorded(pieces + KEEPS, "ticks(STEPS, lambda i: (step(i), time.sleep(0.03)))"))
+    assert report.process_growth is None
+    assert leak_views.line(report).startswith("no leak: 60 steps judged, no tensors grow, but the whole process by ")

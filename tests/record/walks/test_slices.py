@@ -93,3 +93,20 @@ def test_a_buffer_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         elif row[0] == "mark" and row[4] == FILLING and row[3]:
             parts[-1] += 1
     assert parts[:2] == [256, 256] and len(parts) == 3
+
+
+def test_a_module_that_dies_between_two_parts_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a loss that each step makes."""
+    monkeypatch.setattr(walks, "_PART_LABELS", 100)
+    monkeypatch.setattr(slices, "_FREE_SECONDS", 1e9)
+    model = torch.nn.ModuleList([torch.nn.Linear(2, 2) for _ in range(200)])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with cuptimem.profile(tmp_path / "a.cmem", holders=False):
+        for _ in range(30):
+            loss = torch.nn.MSELoss()
+            step(model, optimizer)
+            del loss
+        names = {row[5].partition("\t")[0] for row in _core.trace_dump(str(tmp_path / "a.cmem")) if row[0] == LABEL}
+    assert {"0.weight", "100.bias", "199.bias"} <= names

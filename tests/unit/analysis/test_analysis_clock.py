@@ -66,6 +66,9 @@ class Steps(ctypes.Structure):
         ("updates", ctypes.c_uint32),
         ("updates_line", ctypes.c_uint32),
         ("joined", ctypes.c_bool),
+        ("begun", ctypes.c_bool),
+        ("begun_loop", ctypes.c_uint32),
+        ("cut", ctypes.c_bool),
     ]
 
 
