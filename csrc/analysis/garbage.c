@@ -29,7 +29,7 @@ typedef struct device {
     int64_t most; /* live bytes */
     int32_t step; /* of that moment */
     uint32_t moment;
-    bool settled; /* a full collection has come */
+    bool after_full; /* a full collection has run since */
 } device;
 
 typedef struct origin {
@@ -99,7 +99,7 @@ static bool see_birth(garbage *g, device *d, const cm_change *c)
         d->most = c->live;
         d->step = c->block.step;
         d->moment++;
-        d->settled = false;
+        d->after_full = false;
     } else if (!c->event) { /* it has another origin now */
         return true;
     } else if (c->block.step == d->step && !cm_idmap_put(&g->later, key_of(&c->block), d->moment)) {
@@ -144,7 +144,7 @@ static bool collect(garbage *g, device *d, const cm_change *c, bool at_peak)
         return false;
     d->now -= c->bytes;
     b->collected |= in_loop(g);
-    if (!at_peak || d->settled || !b->collected || may_be_in_use(g, d, b, c->block.step))
+    if (!at_peak || d->after_full || !b->collected || may_be_in_use(g, d, b, c->block.step))
         return true;
     origin *o = &g->origin[c->block.origin];
     if (o->moment != d->moment) {
@@ -187,7 +187,7 @@ static void end_collection(garbage *g, bool full)
                 d->sum.most = d->now;
         }
         d->now = 0;
-        d->settled |= full;
+        d->after_full |= full;
     }
 }
 

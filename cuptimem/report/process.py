@@ -61,9 +61,9 @@ def measured_steps(report: "Report") -> _Measured:
 def growth(report: "Report") -> ProcessGrowth | None:
     """None: the process does not grow, or tensors explain it, or steps or samples are too few to tell."""
     measured = measured_steps(report)
-    if len({step.index for step in report.steps.ended}) < _STEPS or len(measured) < _PARTS:
+    parts = _quarters(report, measured)
+    if not parts:
         return None
-    parts = [measured[len(measured) * i // _PARTS : len(measured) * (i + 1) // _PARTS] for i in range(_PARTS)]
     rest = [_within(report.rest, part[0][0].begin_ns, part[-1][0].end_ns) for part in parts]
     if not all(rest):
         return None
@@ -80,14 +80,19 @@ def growth(report: "Report") -> ProcessGrowth | None:
     return ProcessGrowth(measured[0][0].index, measured[-1][0].index, begin, end, size)
 
 
+def _quarters(report: "Report", measured: _Measured) -> list[_Measured]:
+    """None where steps or samples are too few to tell."""
+    if len({step.index for step in report.steps.ended}) < _STEPS or len(measured) < _PARTS:
+        return []
+    return [measured[len(measured) * i // _PARTS : len(measured) * (i + 1) // _PARTS] for i in range(_PARTS)]
+
+
 def unmeasured(report: "Report") -> int:
     """By how many resident bytes the process rose beside tensors, from quarter to quarter, where memory in use was not
     measured in all of them. 0: it was, or nothing rose."""
     measured = measured_steps(report)
-    if len({step.index for step in report.steps.ended}) < _STEPS or len(measured) < _PARTS:
-        return 0
-    parts = [measured[len(measured) * i // _PARTS : len(measured) * (i + 1) // _PARTS] for i in range(_PARTS)]
-    if all(_within(report.rest, part[0][0].begin_ns, part[-1][0].end_ns) for part in parts):
+    parts = _quarters(report, measured)
+    if all(_within(report.rest, part[0][0].begin_ns, part[-1][0].end_ns) for part in parts):  # or there are none
         return 0
     lows = [min(resident for _, resident in part) for part in parts]
     size = lows[-1] - lows[0] - _of_tensors(report, parts[0][0][0].index, measured[-1][0].index)

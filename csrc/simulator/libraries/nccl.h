@@ -57,7 +57,7 @@ static inline void *cm_nccl_grown(void *list, size_t count, size_t *room, size_t
     return made;
 }
 
-/* What ncclXxx does pncclXxx does. The others are refused: nobody wraps them here. These return
+/* What ncclXxx does pncclXxx does. The others are refused: no library calls them. These return
  * text. */
 #define PROFILED(name)                                                                             \
     extern __typeof(name) p##name __attribute__((alias(#name), visibility("default")))
