@@ -43,7 +43,8 @@ typedef struct garbage {
     device device[CM_DEVICES_MAX];
     unsigned depth; /* of collections: that at the end has automatic ones inside */
     bool final;
-    bool left; /* an exception for refused memory has left a window */
+    bool left;         /* a request was refused whose exception will leave the window ... */
+    int64_t left_step; /* ... in this step */
     uint32_t collector;
     cm_idmap later; /* device and address of blocks born behind a moment -> its number */
     origin *origin;
@@ -168,10 +169,10 @@ static bool change(void *part, const cm_change *c)
     return g->depth == 0 || c->thread != g->collector || collect(g, d, c, at_peak);
 }
 
-/* Refused memory has ended the program: what is freed now is in after_oom alone. */
+/* Refused memory ends the program: what is freed now is in after_oom alone. */
 static bool is_over(const garbage *g)
 {
-    return g->left && !in_loop(g);
+    return g->left && g->run->replay->step == g->left_step;
 }
 
 static void end_collection(garbage *g, bool full)
@@ -198,6 +199,11 @@ static void see_oom(garbage *g, const cm_event *e)
         return;
     g->device[number].sum.after_oom = 0;
     g->device[number].refused = true;
+    const cm_replay *replay = g->run->replay;
+    if (g->run->plan->oom_left != 0 && g->run->plan->oom_left == replay->position) {
+        g->left = true;
+        g->left_step = replay->step;
+    }
 }
 
 static bool event(void *part, const cm_record *record)
@@ -206,8 +212,6 @@ static bool event(void *part, const cm_record *record)
     const cm_event *e = &record->event;
     if (e->kind == CM_EV_OOM) {
         see_oom(g, e);
-    } else if (e->size == CM_MARK_OOM_LEFT) {
-        g->left = true;
     } else if (e->size == CM_MARK_COLLECT_BEGIN || e->size == CM_MARK_FINAL_COLLECT_BEGIN) {
         if (g->depth++ == 0)
             g->final = e->size == CM_MARK_FINAL_COLLECT_BEGIN;

@@ -529,7 +529,9 @@ static PyObject *table_dict(cm_py_builder *b, const void *row)
 static const cm_field garbage_rows[] = {
     CM_PLAIN(T, garbage.collections, "collections",
              "collections of Python that freed bytes of it, without the one at the end"),
-    CM_PLAIN(T, garbage.freed, "freed", "bytes that they freed: only reference cycles held them"),
+    CM_PLAIN(T, garbage.freed, "freed",
+             "bytes that they freed, without what after_oom has of a program that "
+             "refused memory has ended: only reference cycles held them"),
     CM_PLAIN(T, garbage.most, "most", "the most that one of them freed before the last step's end"),
     CM_PLAIN(T, garbage.after_oom, "after_oom",
              "freed by collections after the last refused request, the one at the end too"),

@@ -380,7 +380,7 @@ class Garbage:
     """What Python's collections freed on a device: bytes that only reference cycles held until then."""
 
     collections: int  # those that freed any, without the one at the recording's end
-    freed: int
+    freed: int  # without what after_oom has of a program that refused memory has ended
     most: int  # by one of them, before the last step's end
     after_oom: int  # since the last refused request, by the one at the end, too; 0 without one
     # Of the peak's bytes, those that collections behind it freed, up to the first full one (a later one frees what was

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pytest
 from craft import CUDA, IN_NODE, NODE_STACK, OOM, RESERVED, SEGMENT_NEW, STEP, WINDOW_CLOSE, WINDOW_OPEN, Trace
 from driver_model import DEV
 from driver_parts import MIB, free, moment, new
 from hand_made import Analyze, only_device
+from leak_program import COLLECT_BEGIN, COLLECT_END
 
 OOM_LEFT = 11
 WHOLE, KEPT = 16, 1024
@@ -110,6 +112,36 @@ def test_a_window_knows_what_left_it(analyze: Analyze) -> None:
     t.mark(WINDOW_CLOSE, 1)
     assert [row["escaped"] for row in rows(analyze(t))] == [False, False, True]
     assert [row["escaped"] for row in rows(analyze(t, window=1))] == [False, False, True]
+
+
+@pytest.mark.parametrize("left", ["at once", "later", "another window", ""])
+def test_garbage_is_counted_once(analyze: Analyze, left: str) -> None:
+    """A collection on the exception's way out frees what the next one would: not once more before the refusal. One
+    that is kept, and raised again after a step, has not ended the program."""
+
+    def collect(*addresses: int) -> None:
+        t.mark(COLLECT_BEGIN, 2)
+        for address in addresses:
+            t.free(address)
+        t.mark(COLLECT_END, 2)
+
+    t = Trace()
+    t.mark(WINDOW_OPEN, 1)
+    for i in range(4):
+        t.alloc(0x1000 * (i + 1), 10 << i, t.line(1))
+    collect(0x1000)
+    t.tick(STEP, 1, t.line(2))
+    t.add(OOM, 0, 1 << 40, t.line(4))
+    collect(0x2000)
+    if left == "later":
+        t.tick(STEP, 1, t.line(2))
+    if left:
+        t.mark(OOM_LEFT, 2 if left == "another window" else 1)
+    collect(0x3000)
+    garbage = only_device(analyze(t))["garbage"]
+    counted = {"at once": (1, 10), "later": (2, 10 + 40)}.get(left, (3, 10 + 20 + 40))
+    assert garbage["after_oom"] == 20 + 40
+    assert (garbage["collections"], garbage["freed"]) == counted
 
 
 def test_a_mark_without_a_refused_request_says_nothing(analyze: Analyze) -> None:
