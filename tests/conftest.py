@@ -16,9 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import browser, marks, pythons
-
-pytest_plugins = ["pytester"]
+from tests import browser, pythons
 
 # A landing is not judged by the luck of a seed. Others: pytest --hypothesis-profile=default --hypothesis-seed=N.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -46,12 +44,6 @@ for _number, _default in ((signal.SIGINT, signal.default_int_handler), (signal.S
         signal.signal(_number, _default)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    words = "only the tests that are marked long or scaled, the latter with their long numbers (make long)"
-    parser.addoption("--long", action="store_true", help=words)
-    parser.addoption("--without", action="append", default=[], metavar="MARK", help="no test that is marked so")
-
-
 @pytest.fixture(scope="session")
 def long(pytestconfig: pytest.Config) -> bool:
     """Whether tests marked `scaled` are to take their long numbers."""
@@ -62,18 +54,6 @@ def long(pytestconfig: pytest.Config) -> bool:
 def many_lines(long: bool) -> int:
     """How many different lines a recording has that has very many. Tests with it are marked `scaled`."""
     return 100_000 if long else 10_000
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    marks.add(items)
-    long, without = config.getoption("--long"), config.getoption("--without")
-
-    def is_chosen(item: pytest.Item) -> bool:
-        found = {mark.name for mark in item.iter_markers()}
-        return not found & set(without) and (bool(found & {"long", "scaled"}) if long else "long" not in found)
-
-    config.hook.pytest_deselected(items=[item for item in items if not is_chosen(item)])
-    items[:] = filter(is_chosen, items)
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from pathlib import Path
 from tests import build, pythons
 
 ROOT = Path(__file__).resolve().parents[1]
+PLACES = ("tests", "evidence")
 WORKERS = 4  # on two cores: some tests wait
 NOTHING_CHOSEN = 5  # pytest's exit code
 COUNTS = re.compile(r"^=* ?(\d+ [a-z]+.*?) in [\d.]+s", re.MULTILINE)
@@ -33,7 +34,7 @@ FAILED = ("FAILED", "ERROR", "!!!")
 
 # What takes longest begins first. A file is in the first group that has it, or in that of its folder, behind these.
 FIRST = (
-    "oracle/truth/",
+    "record/truth/",
     "tools/pytest_plugin/test_plays",
     "tools/pytest_plugin/",
     "on_device/simulated/test_simulate.py",
@@ -42,13 +43,13 @@ FIRST = (
 FIRST += (
     "on_device/simulated/test_programs.py",
     "on_device/simulated/",
-    "oracle/accounts/",
+    "evidence/accounts/",
     "record/stress/",
-    "record/fidelity/",
+    "evidence/fidelity/",
     "simulator/driver/",
     "unit/capture/",
     "tools/cli/",
-    "oracle/evidence/",
+    "evidence/leaks/",
     "record/holders/",
     "record/ooms/",
     "record/faults/",
@@ -131,8 +132,9 @@ class Queue:
 
 def chosen(arguments: Sequence[str]) -> tuple[dict[Path, list[str]], list[str]]:
     """The files with what of them is to be run, and the arguments that are not paths."""
-    found = {file: [str(file.relative_to(ROOT))] for file in sorted((ROOT / "tests").rglob("test_*.py"))}
-    paths = [word for word in arguments if (ROOT / word.partition("::")[0]).exists() and word.startswith("tests")]
+    files = sorted(file for place in PLACES for file in (ROOT / place).rglob("test_*.py"))
+    found = {file: [str(file.relative_to(ROOT))] for file in files}
+    paths = [word for word in arguments if (ROOT / word.partition("::")[0]).exists() and word.startswith(PLACES)]
     if not paths:
         return found, list(arguments)
     kept: dict[Path, list[str]] = {}
@@ -144,9 +146,14 @@ def chosen(arguments: Sequence[str]) -> tuple[dict[Path, list[str]], list[str]]:
     return kept, [word for word in arguments if word not in paths]
 
 
+def name_of(file: Path) -> str:
+    """Its path as groups name it: tests/ goes without saying."""
+    return file.relative_to(ROOT).as_posix().removeprefix("tests/")
+
+
 def parts(files: Sequence[Path], begins: Sequence[str]) -> Iterator[tuple[str, list[Path]]]:
     """Names of groups and their files, in the order in which they begin."""
-    left = {file: file.relative_to(ROOT / "tests").as_posix() for file in files}
+    left = {file: name_of(file) for file in files}
     for begin in begins:
         if group := [file for file, name in left.items() if name.startswith(begin)]:
             yield begin.removesuffix(".py").rstrip("/") or "others", group
@@ -162,7 +169,7 @@ class Run:
         self._some = bool(arguments)
 
     def main(self, *more: str) -> list[Group]:
-        folders = {f"{'/'.join(file.relative_to(ROOT / 'tests').parts[:-1][:2])}/": None for file in self._files}
+        folders = {f"{'/'.join(name_of(file).split('/')[:-1][:2])}/": None for file in self._files}
         return list(self._groups(pythons.RUNNING, (*FIRST, *folders, ""), more))
 
     def others(self, *more: str) -> list[Group]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
 
 # Tests whose path and name begin so, with this fixture if one is named, are the same with every Python: `make test`
 # runs them with the main one only, `make pythons` with all.
@@ -33,7 +33,8 @@ ONCE = [
     ("simulator/driver/test_cupti_thread_patience.py", "", "who waits for whom is decided in C"),
     ("simulator/driver/test_without_driver.py", "", "whether CUPTI is entered is decided in C"),
     ("house/", "", "reads files of the tree"),
-    ("oracle/evidence/", "", "judges reports"),
+    ("evidence/leaks/", "", "judges reports"),
+    ("evidence/published/", "", "judges reports"),
     ("attribution/", "", "judges reports"),
     *(
         (f"tools/cli/test_{name}", "", "text made of a report; test_commands.py asks every verb with each Python")
@@ -45,8 +46,8 @@ ONCE = [
         "files made of reports and of batches; test_reader.py reads those with every Python",
     ),
     ("tools/exports/test_viewers.py", "", "the same files, opened"),
-    ("record/fidelity/test_runner.py", "", "compares two outputs; test_fidelity.py uses it with every Python"),
-    ("oracle/foreign/", "", "compares lists of outcomes"),
+    ("evidence/fidelity/test_runner.py", "", "compares two outputs; test_fidelity.py uses it with every Python"),
+    ("evidence/foreign/", "", "compares lists of outcomes"),
     ("tools/fuzz/test_fuzz.py", "", "C programs"),
     ("tools/fuzz/test_reports.py", "", "makes its mutants with a C program; tools/views has every view of some"),
     ("golden/", "", "the same traces; the tests of verbs and exports make the same answers with every Python"),
@@ -81,16 +82,16 @@ ONCE = [
     ),
     ("unit/trace/", "lib", "C through ctypes"),
     ("unit/trace/test_trace_limits.py", "", "a C program"),
-    ("oracle/truth/test_benchmarks_shape.py", "", "what a benchmark prints"),
+    ("record/truth/test_benchmarks_shape.py", "", "what a benchmark prints"),
 ]
 # What needs PyTorch.
 TORCH = [
     ("tools/exports/test_viewers.py::test_torchs_own_reader", "", "its reader of snapshots"),
     ("record/sources/test_nodes.py", "", "training loops"),
     ("record/sources/", "run", "programs after `from child import *`"),
-    ("oracle/truth/", "child", "programs under the oracle"),
-    ("oracle/truth/test_lines.py", "", "programs under the oracle"),
-    ("oracle/truth/test_steps.py", "", "training loops"),
+    ("record/truth/", "child", "programs under the oracle"),
+    ("record/truth/test_lines.py", "", "programs under the oracle"),
+    ("record/truth/test_steps.py", "", "training loops"),
 ]
 # What is compiled with a sanitizer; in simulator/device/core and simulator/driver/test_callbacks.py those parameters
 # say so themselves.
@@ -118,7 +119,7 @@ def add(items: Iterable[pytest.Item]) -> None:
 
 
 def _reasons(item: pytest.Item, rules: list[tuple[str, str, str]]) -> Iterator[str]:
-    place = f"{item.path.relative_to(HERE).as_posix()}::{item.name}"
+    place = f"{item.path.relative_to(ROOT).as_posix().removeprefix('tests/')}::{item.name}"
     for begin, fixture, reason in rules:
         if place.startswith(begin) and (not fixture or fixture in getattr(item, "fixturenames", ())):
             yield reason

@@ -35,7 +35,7 @@ PARTS = {
     "backward": "tests.record.sources.test_autograd",
     "allocator": "tests.record.sources.test_allocator",
     "storages": "tests.record.sources.test_seed",
-    "live set": "tests.oracle.truth.test_live_set",
+    "live set": "tests.record.truth.test_live_set",
     "steps": "tests.record.sources.test_torch_events",
 }
 
@@ -78,7 +78,7 @@ def run(version: str, only: str | None) -> dict[str, Any]:
         subprocess.run(
             [str(python), "-m", "pytest", "-q", "-m", "torches", "-p", "no:cacheprovider", f"--junitxml={report}"]
             + (
-                ["tests/record/sources", "tests/oracle/truth"]
+                ["tests/record/sources", "tests/record/truth"]
                 if only is None
                 else [PARTS[only].replace(".", "/") + ".py"]
             ),

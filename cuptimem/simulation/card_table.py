@@ -57,7 +57,7 @@ def _mib(low: int, middle: int, high: int) -> Context:
 
 
 # What out-of-memory messages of PyTorch leave for the context: "in use" less what PyTorch's allocator has. Linux, CUDA
-# 11.8 or newer, one process, without NCCL (section 1 of tests/oracle/evidence/published/context.md). The middle is the
+# 11.8 or newer, one process, without NCCL (section 1 of evidence/published/context.md). The middle is the
 # published one, but 512 MiB, the simulator's own constant, where that is within 10 % of it (A100, H100, H200, GH200,
 # 4090, L40S).
 _T4 = _mib(100, 130, 160)

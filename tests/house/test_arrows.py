@@ -165,3 +165,12 @@ def test_no_module_is_loaded_in_a_circle() -> None:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
         pytest.fail(" <- ".join(error.args[1]))
+
+
+def test_no_test_imports_evidence() -> None:
+    found = [
+        str(file)
+        for file in (ROOT / "tests").rglob("*.py")
+        if re.search(r"^\s*(from|import) evidence\b", file.read_text(), re.M)
+    ]
+    assert found == []

@@ -16,11 +16,12 @@ GLOBS = (
     "docs/*.md",
     "docs/internals/*.md",
     "docs/*/README.md",
+    "evidence/**/README.md",
     "tests/**/*.md",
     "csrc/**/*.md",
 )
 PAGES = sorted(path for glob in GLOBS for path in ROOT.glob(glob))
-TOP = ("csrc", "cuptimem", "tests", "docs", "benchmarks", "examples", "notebooks")
+TOP = ("csrc", "cuptimem", "tests", "evidence", "docs", "benchmarks", "examples", "notebooks")
 SUFFIXES = "py|pyi|c|h|md|js|toml|txt|sh|supp|pth"
 # Made by a command, or by the reader.
 MADE = (

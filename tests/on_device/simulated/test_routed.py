@@ -11,7 +11,7 @@ import pytest
 
 from cuptimem import Frame, _core
 from tests.conftest import Result
-from tests.oracle.truth import replay
+from tests.record.truth import replay
 
 pytestmark = pytest.mark.cuda_torch
 

@@ -1,4 +1,4 @@
-"""Who holds a leak: paths on small programs and on the leak programs of the evidence suite.
+"""Who holds a leak: paths on small programs and on the leak programs.
 
 PYTEST_DONT_REWRITE: rewritten assertions keep what they compare in local variables of their own.
 """
@@ -9,6 +9,7 @@ import collections
 import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from cuptimem.objects import living, referrers  # noqa: E402
 from cuptimem.output.text import text, views  # noqa: E402
 from cuptimem.record import holders, recorder  # noqa: E402
 from cuptimem.report.leaks import Holder  # noqa: E402
-from tests.oracle.evidence import suite  # noqa: E402
+from tests.conftest import ROOT  # noqa: E402
 
 BYTES = 1024
 
@@ -306,13 +307,14 @@ PROGRAMS = {
 
 
 def run(name: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> cuptimem.Report:
-    program = suite.program(suite.PROGRAMS / f"{name}.py")
+    program = ROOT / "tests" / "programs" / "leaks" / f"{name}.py"
+    said = re.search(r"^# STEPS (\d+)$", program.read_text(), re.MULTILINE)
     made = types.ModuleType(name)
-    made.__file__ = str(program.path)
+    made.__file__ = str(program)
     monkeypatch.setitem(sys.modules, name, made)
-    monkeypatch.setattr(sys, "argv", [str(program.path), str(program.steps)])
+    monkeypatch.setattr(sys, "argv", [str(program), said[1] if said else "36"])
     with cuptimem.profile(**options) as prof:
-        exec(compile(program.path.read_text(), str(program.path), "exec"), vars(made))
+        exec(compile(program.read_text(), str(program), "exec"), vars(made))
     return prof.report
 
 

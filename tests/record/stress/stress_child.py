@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "oracle" / "truth"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "truth"))
 
 from replay import replay, rows
 

@@ -27,7 +27,7 @@ from tests.tools.packaging.contents import ROOT
 DIST = ROOT / "dist"
 TOOLS = ROOT / ".venv-wheels"
 # The tests that need no PyTorch.
-TORCHLESS = ("-m", "not torch and not cuda_torch", "--ignore=tests/record/sources", "--ignore=tests/oracle/truth")
+TORCHLESS = ("-m", "not torch and not cuda_torch", "--ignore=tests/record/sources", "--ignore=tests/record/truth")
 
 
 class Wrong(Exception):

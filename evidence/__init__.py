@@ -1,0 +1,1 @@
+"""How often answers are right, judged by what never sees cuptimem."""

@@ -1,0 +1,25 @@
+"""Shared by the tests of accounts: where programs run."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from evidence.accounts.runs import Runs, on_cpu, on_device
+from tests.on_device.simulated.conftest import sim_python
+
+__all__ = ["sim_python"]
+
+
+@pytest.fixture(scope="session")
+def cpu() -> Iterator[Runs]:
+    pytest.importorskip("torch", reason="the torch-free run leaves these out")
+    found = on_cpu()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def cuda(sim_python: str) -> Iterator[Runs]:
+    found = on_device(sim_python)
+    yield found
+    found.close()

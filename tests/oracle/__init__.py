@@ -1,1 +1,0 @@
-"""Reports compared with accounts that never see cuptimem."""
