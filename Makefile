@@ -129,7 +129,7 @@ build/tests/.made: $(STAMP)/package $(C_TEST_FILES) tests/build.py
 	@touch $@
 test-programs: build/tests/.made
 
-torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of disk each (TORCHES="2.4.1 2.15.0")
+torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of disk each (TORCHES="2.4.1 2.15.0"); writes the table of docs/limits.md
 	$(BIN)/python -m tests.torches $(TORCHES)
 
 newest: ## test in Debian forky with CPython 3.14 and 3.15, gcc 16 and the newest PyTorch (MIRROR=http://...; needs root and debootstrap); writes docs/newest/<date>.md

@@ -1,4 +1,4 @@
-"""Dated results of long runs: docs/FOLDER/<date>.md, or <date>-NAME.md where a folder has several of a day."""
+"""Results of long runs: docs/FOLDER/<date>.md, or <date>-NAME.md for several of a day; and parts of pages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+END = "<!-- to here -->"
 
 
 def write(folder: str, title: str, lines: Iterable[str], *, name: str = "") -> Path:
@@ -17,6 +18,15 @@ def write(folder: str, title: str, lines: Iterable[str], *, name: str = "") -> P
     target.write_text("\n".join([f"# {title}, {today}", "", *lines]).rstrip() + "\n")
     print(f"wrote {target.relative_to(ROOT)}")
     return target
+
+
+def replaced(text: str, made: str, begin: str) -> str:
+    """The text with what stands between the two marks replaced. ValueError without the marks."""
+    before, mark, rest = text.partition(begin)
+    _, end, after = rest.partition(END)
+    if not mark or not end:
+        raise ValueError(f"the text lacks {begin!r} or {END!r} behind it")
+    return f"{before}{begin}\n\n{made}\n\n{END}{after}"
 
 
 def table(rows: Mapping[str, object]) -> list[str]:

@@ -3,8 +3,8 @@
     python -m tests.torches [--only PART] [VERSION ...]
 
 Each version gets a virtual environment in .venv-torches, made once (4 to 6 GB with its CUDA libraries, without which
-it cannot be imported). Writes docs/torches/<date>.json, and docs/torches.md with each version's newest result; exit
-code 1 if a test fails.
+it cannot be imported). Writes docs/torches/<date>.json, and the table of docs/limits.md with each version's newest
+result; exit code 1 if a test fails.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from tests import results
+
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".venv-torches"
-RESULTS, TABLE = ROOT / "docs" / "torches", ROOT / "docs" / "torches.md"
+RESULTS, PAGE = ROOT / "docs" / "torches", ROOT / "docs" / "limits.md"
+MARK = "<!-- made by make torches -->"
 DEFAULT = ("2.4.1", "2.8.0", "2.11.0", "2.12.0", "2.13.0", "2.14.1", "2.15.0")
 
 # What is asked of each version, and where the tests are.
@@ -115,7 +118,7 @@ def newest() -> dict[str, dict[str, Any]]:
 
 
 def table(versions: dict[str, dict[str, Any]]) -> str:
-    """docs/torches.md"""
+    """A row for each version."""
 
     def cell(counts: dict[str, int]) -> str:
         if not any(counts.values()):
@@ -125,25 +128,6 @@ def table(versions: dict[str, dict[str, Any]]) -> str:
         return text + (f", {counts['skipped']} skipped" if counts["skipped"] else "")
 
     lines = [
-        "# Versions of PyTorch",
-        "",
-        "Written by `make torches`: official wheels, CPU tensors, each version's newest run. Numbers are tests that",
-        "passed.",
-        "",
-        "- **nodes**: 30 ways in which autograd makes nodes, each seen coming must be seen going; a running loss",
-        "  keeps 5 nodes a step for 50 steps, and none after it; custom functions, double backward, checkpoints,",
-        "  threads, compilers",
-        "- **backward**: every byte that backward allocates is charged to its forward line",
-        "- **allocator**: every block with its size and line; shared, mapped and failing allocations",
-        "- **storages**: what is alive when a profile starts in mid-run. Before 2.10 nothing shows whether a tensor",
-        "  saved for backward has hooks, so one that only the graph holds is left out (and counted as skipped)",
-        "- **live set**: training programs against a library that counts the allocator's calls itself",
-        "- **steps**: steps and new modules, optimizers and iterators are seen, compiled ones too, and nothing of",
-        "  PyTorch is changed for it: functions, tracebacks, compiled graphs",
-        "",
-        "Live nodes are counted with these versions (`cuptimem/record/live_nodes.py`), and with other releases of the",
-        "same minors if a check at start agrees; elsewhere reports say that they are not available.",
-        "",
         "| torch | " + " | ".join(PARTS) + " | run |",
         "|---|" + "---|" * len(PARTS) + "---|",
     ]
@@ -153,7 +137,7 @@ def table(versions: dict[str, dict[str, Any]]) -> str:
         + f" | [{run['date']}](torches/{run['date']}.json), Python {run['python']}, {run['machine']} |"
         for run in versions.values()
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def main(arguments: list[str]) -> int:
@@ -181,7 +165,7 @@ def main(arguments: list[str]) -> int:
         }
         RESULTS.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result, indent=2) + "\n")
-        TABLE.write_text(table(newest()))
+        PAGE.write_text(results.replaced(PAGE.read_text(), table(newest()), MARK))
     return 0 if good else 1
 
 

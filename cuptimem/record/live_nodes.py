@@ -1,7 +1,7 @@
 """Whether live autograd nodes are counted in this process, and for which versions of PyTorch that is possible.
 
 A node with no recorded end resembles a leak. How nodes die differs between versions, so counts are claimed
-only for those on which `make torches` has run (docs/torches.md). Runs inside the profiled process: standard library
+only for those on which `make torches` has run (docs/limits.md). Runs inside the profiled process: standard library
 only.
 """
 

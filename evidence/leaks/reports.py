@@ -1,7 +1,7 @@
 """python -m evidence.leaks.reports
 
-Writes docs/reports.md: what cuptimem says of three programs of the suite that are built as people build theirs. Each
-runs once as train.py, without the marks that only the judge reads.
+Writes the last section of docs/examples.md: what cuptimem says of three programs of the suite that are built as people
+build theirs. Each runs once as train.py, without the marks that only the judge reads.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from pathlib import Path
 from evidence.leaks import suite
 from evidence.leaks.__main__ import environment
 from evidence.leaks.truth import ROOT
+from tests.results import replaced
 from tests.transcript import transcript
 
-TARGET = ROOT / "docs" / "reports.md"
+TARGET = ROOT / "docs" / "examples.md"
+MARK = "<!-- made by evidence/leaks/reports.py -->"
 STEPS = 96
 SHOWN = {
     "p134": "A Hugging Face Trainer with a callback",
@@ -46,12 +48,9 @@ def main() -> int:
             text = shown(program, python, folder)
             said = program.path.read_text().splitlines()[1].strip()
             about = f"{program.about} {said} The program is `{program.path.relative_to(ROOT)}`, with {STEPS} steps."
-            sections.append((list(SHOWN).index(program.name), f"## {SHOWN[program.name]}\n\n{about}\n\n{text}\n"))
-    head = (
-        "# Reports of three programs\n\n"
-        "Written by `python -m evidence.leaks.reports`: what the verbs print where there is no terminal.\n\n"
-    )
-    TARGET.write_text(head + "\n".join(text for _, text in sorted(sections)))
+            sections.append((list(SHOWN).index(program.name), f"### {SHOWN[program.name]}\n\n{about}\n\n{text}\n"))
+    made = "\n".join(text for _, text in sorted(sections)).rstrip()
+    TARGET.write_text(replaced(TARGET.read_text(), made, MARK))
     print(f"wrote {TARGET.relative_to(ROOT)}")
     return 0
 

@@ -3,7 +3,7 @@
 Runs the programs of tests/on_device/simulated on the GPU that is here and on the simulated device of the same kind, and
 compares peaks, reserved bytes and the allocator's events one by one; measures what the context, the libraries and their
 workspaces take. --save writes docs/gpu/<date>-<GPU>.json and, from all such files, the tables in docs/gpu-findings.md
-and docs/supported.md.
+and docs/limits.md.
 
 Start it with a Python that has a CUDA build of PyTorch (.venv-cuda/bin/python after `make test`), in the root of the
 source tree, on a GPU that nobody else uses.
@@ -173,7 +173,7 @@ def compare_all(
         }
         path.write_text(json.dumps(result, indent=1) + "\n")
         tables.write()
-        print(f"written: {path.relative_to(tables.ROOT)}, {tables.FINDINGS.name}, {tables.SUPPORTED.name}")
+        print(f"written: {path.relative_to(tables.ROOT)}, {tables.FINDINGS.name}, {tables.LIMITS.name}")
     return 0 if equal else 1
 
 

@@ -1,4 +1,4 @@
-"""The tables in docs/gpu-findings.md and docs/supported.md, made from docs/gpu/*.json: what real GPUs gave."""
+"""The tables in docs/gpu-findings.md and docs/limits.md, made from docs/gpu/*.json: what real GPUs gave."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.on_device.gpu.checks import CHECKS
+from tests.results import replaced
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "docs" / "gpu"
 DRIVER_RESULTS = RESULTS / "driver"
-FINDINGS, SUPPORTED = ROOT / "docs" / "gpu-findings.md", ROOT / "docs" / "supported.md"
-BEGIN, END = "<!-- made by tests/on_device/gpu/compare_real.py -->", "<!-- to here -->"
+FINDINGS, LIMITS = ROOT / "docs" / "gpu-findings.md", ROOT / "docs" / "limits.md"
+BEGIN = "<!-- made by tests/on_device/gpu/compare_real.py -->"
 DRIVER_BEGIN = "<!-- made by python -m tests.on_device.gpu -->"
 NOTHING = "not yet measured"
 NOT_RUN = "not yet run on a GPU"
@@ -69,7 +70,7 @@ def sizes(found: list[dict[str, Any]]) -> str:
 
 
 def summary(found: list[dict[str, Any]]) -> str:
-    """One line for each GPU, for docs/supported.md."""
+    """One line for each GPU, for docs/limits.md."""
     header = ["GPU", "programs", "peak and reserved equal to the byte", "events equal in order", "context"]
     rows = []
     for result in found:
@@ -103,22 +104,13 @@ def driver(found: list[dict[str, Any]]) -> str:
     return table(header, [[cell.replace("|", "\\|") for cell in one] for one in rows])
 
 
-def replaced(text: str, made: str, begin: str = BEGIN) -> str:
-    """The text with what stands between the two marks replaced. ValueError without the marks."""
-    before, mark, rest = text.partition(begin)
-    _, end, after = rest.partition(END)
-    if not mark or not end:
-        raise ValueError(f"the text lacks {begin!r} or {END!r} behind it")
-    return f"{before}{begin}\n\n{made}\n\n{END}{after}"
-
-
 def documents() -> dict[Path, str]:
     """The documents as they should be."""
     found = results()
     findings = f"{programs(found)}\n\n{sizes(found)}"
     return {
-        FINDINGS: replaced(replaced(FINDINGS.read_text(), findings), driver(driver_results()), DRIVER_BEGIN),
-        SUPPORTED: replaced(SUPPORTED.read_text(), summary(found)),
+        FINDINGS: replaced(replaced(FINDINGS.read_text(), findings, BEGIN), driver(driver_results()), DRIVER_BEGIN),
+        LIMITS: replaced(LIMITS.read_text(), summary(found), BEGIN),
     }
 
 

@@ -108,7 +108,7 @@ def test_profiles_by_name() -> None:
 
 
 def test_tables_are_what_the_results_say() -> None:
-    """docs/gpu-findings.md and docs/supported.md say what docs/gpu/*.json say."""
+    """docs/gpu-findings.md and docs/limits.md say what docs/gpu/*.json say."""
     for path, text in tables.documents().items():
         assert path.read_text() == text, f"{path.name} is not up to date: python -m tests.on_device.gpu.tables"
     if not tables.results():
@@ -129,4 +129,4 @@ def test_tables_of_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "| GPU X | 2 | 1 | 2 of 2 | 512.0 MiB, simulated 512.0 MiB |" in tables.summary(found)
     assert os.linesep.join(tables.summary([]).splitlines()[2:]).count(tables.NOTHING) == 5
     with pytest.raises(ValueError, match="lacks"):
-        tables.replaced("no marks", "x")
+        tables.replaced("no marks", "x", tables.BEGIN)

@@ -1,6 +1,7 @@
 """python -m tests.tools.cli.examples
 
 Writes docs/examples.md: three programs in examples/, commands that show what their memory is, and what these print.
+Its last section is written by evidence/leaks/reports.py, and stays as it is.
 README and other pages get the same output between two marks. The simulated device needs PyTorch's CUDA build in
 .venv-cuda (make examples).
 """
@@ -23,6 +24,7 @@ TARGET = ROOT / "docs" / "examples.md"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "leaks.md", ROOT / "docs" / "account.md")
 COLUMNS = 100
 MARKED = re.compile(r"(<!-- made by make examples: \$ ([^\n]*) -->\n).*?(\n<!-- to here -->)", re.DOTALL)
+OTHER_PROGRAMS = "\n## Programs as people build theirs\n"
 HEAD = f"""# Three programs, and what their memory is
 
 Written by `make examples`: each program takes a few seconds on one core. The output is that of a terminal of
@@ -139,7 +141,8 @@ def main() -> int:
                 outputs[one.command] = text
         for command in OTHERS:
             outputs[command] = transcript(interpreter(command), command, folder, columns=COLUMNS)
-    TARGET.write_text("\n".join(parts))
+    _, title, others = TARGET.read_text().partition(OTHER_PROGRAMS)
+    TARGET.write_text("\n".join(parts) + title + others)
     for page in PAGES:
         page.write_text(filled(page.read_text(), outputs))
     print("wrote", *(path.relative_to(ROOT) for path in (TARGET, *PAGES)))

@@ -110,7 +110,7 @@ def main() -> int:
     fuzzed = libfuzzer.fuzz(program, seconds, *LIMITS, found, CORPUS, BUILD / "seeds")
     if not fuzzed.findings:
         keep_corpus(program, [path.read_bytes() for path in (*seeds, *CORPUS.iterdir(), *found.iterdir())])
-    driver = Path(shutil.copy(build_driver(SANITIZERS["address"]), BUILD))  # where docs/testing.md names it
+    driver = Path(shutil.copy(build_driver(SANITIZERS["address"]), BUILD))  # where tests/README.md names it
     inputs = sorted(CORPUS.iterdir())
     with tempfile.TemporaryDirectory() as folder:
         out_of_memory = subprocess.run(
