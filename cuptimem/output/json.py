@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any
@@ -10,11 +10,11 @@ from typing import Any
 from cuptimem.output.text import tree_views
 from cuptimem.report.account import Account, AccountRow
 from cuptimem.report.diff import Change, DeviceDiff, Section
-from cuptimem.report.fragmentation import Fragmentation, Pin, SegmentPin
+from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.grouping import Group
 from cuptimem.report.held import HeldLine
-from cuptimem.report.kernels import DeferredFrees, Kernels, KernelUse
-from cuptimem.report.leaks import STEPS_NEEDED, Leak
+from cuptimem.report.kernels import Kernels, KernelTime, KernelUse
+from cuptimem.report.leaks import STEPS_NEEDED, Leak, LeakPart
 from cuptimem.report.ledger import DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine
 from cuptimem.report.line_holders import LineHolders
 from cuptimem.report.model import (
@@ -23,26 +23,113 @@ from cuptimem.report.model import (
     Contents,
     Contributor,
     Device,
-    LiveTensor,
+    Garbage,
+    HostRead,
+    Lost,
     OutOfMemory,
-    Peak,
     Report,
     Step,
 )
-from cuptimem.report.stacks import Frame, Stack, user_frame
+from cuptimem.report.process import ProcessGrowth
+from cuptimem.report.stacks import Frame
 
 SCHEMA = 3
 
+# -- objects of the report's dataclasses ---------------------------------------------------------------------------
 
-@lru_cache(None)
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind) if one.name not in ("stack", "stack_lost"))
+# Where a key's value is, if not in the attribute of its name: a path of attributes, or a function of the object.
+Value = str | Callable[[Any], Any]
+ELSEWHERE: dict[str, Value] = {
+    "line": "frame",
+    "rest": lambda one: {"bytes": one.rest_bytes, "count": one.rest_count},
+    "where": lambda one: one.where and dict(zip(("file", "line", "function"), one.where, strict=True)),
+}
+KEYS: dict[type, tuple[str, Mapping[str, Value]]] = {}
 
 
-def fields_of(one: Any) -> dict[str, Any]:
-    """The fields of a dataclass as keys, except those of its stack: of_stack() has them."""
-    kind: Any = type(one)
-    return {name: getattr(one, name) for name in _names(kind)}
+def keys(kind: type, words: str, **elsewhere: Value) -> None:
+    """What an object of this dataclass has in JSON. A word with ? is null where its value is empty.
+
+    A kind without keys has its fields, and where it has a stack that may be lost, the user's line.
+    """
+    KEYS[kind] = (words, elsewhere)
+
+
+_HAS_STACK = "line stack stack_lost"
+_REFUSED = "device time_ns requested allocated step escaped stack"
+_MODE = "mode reason? cupti?"
+_LEDGER = (
+    "device what time_ns step quiet used total own tensors rounding cached driver driver_rounding pool_slack "
+    "pool_short context context_measured others driver_reserved residual libraries"
+)
+
+keys(Lost, "events stacks cut unshown unknown_frees replaced seeds_skipped")
+keys(
+    Contributor,
+    "bytes count phase operator category module saved_by line library_line stack origin stack_lost",
+    module="qualified",
+)
+keys(
+    Contents,
+    "device what bytes count step time_ns contributors rest held tensors",
+    tensors=lambda one: getattr(one, "tensors", ()),
+)
+keys(
+    Device,
+    "device start peak peak_step peak_time_ns end allocations frees allocated freed reserved_peak requested_peak "
+    "peak_above_start kept segments check",
+    device="name",
+    peak="peak.bytes",
+    peak_step="peak.step",
+    peak_time_ns="peak.time_ns",
+)
+keys(Garbage, "collections freed most after_oom at_peak line", line="line.frame")
+keys(ProcessGrowth, "first_step last_step begin end bytes tensors stopped bytes_per_step", stopped=lambda one: None)
+keys(
+    OutOfMemory,
+    f"{_REFUSED} origin operator reserved cached too_small free_on_device lacked rest_bytes contributors tensors",
+    too_small="memory.too_small",
+    free_on_device="memory.free_on_device",
+    lacked="memory.lacked",
+    rest_bytes="unknown",
+)
+keys(HostRead, "device count bytes written stack")
+keys(
+    Step,
+    "index loop device start peak end allocated freed allocations reserved incomplete begin_ns end_ns peak_ns",
+)
+keys(
+    Leak,
+    "kind bytes estimated bytes_per_step count count_per_step total_bytes_per_step first_step last_step loop device "
+    "line stack stack_lost retained_at parts backward signature cause? confidence reason? undecided relation? keeps "
+    "holders",
+    estimated="bytes_estimated",
+)
+keys(LeakPart, "bytes count stack")
+keys(HeldLine, "device bytes count line holders")
+keys(LineHolders, "line held leaks")
+keys(Clock, "kind where changes passed rate")
+keys(
+    DriverLevel,
+    f"{_MODE} allocations frees unknown_frees failed_frees replaced record_check devices host",
+)
+keys(DriverDevice, "device bytes peak live", device="name")
+keys(DriverAllocations, f"bytes count kind library? name? torch backward {_HAS_STACK}", name="owner")
+keys(Ledger, f"{_LEDGER} lines", driver=lambda one: one.of("driver"))
+keys(
+    LedgerLine,
+    f"part name bytes count kind? library? backward {_HAS_STACK}",
+    stack=lambda one: one.stack or (),
+)
+keys(
+    Kernels,
+    "launches ran dropped unrecorded unlaunched unjudged wait_least_ns ns kernels_total kernels early late "
+    "deferred_frees",
+    kernels_total="names_total",
+    kernels="names",
+)
+keys(KernelTime, "name short count ns")
+keys(KernelUse, f"bytes count wait_ns kernel? {_HAS_STACK}")
 
 
 class _FrameObject(dict[str, Any]):
@@ -64,315 +151,90 @@ def frame(one: Frame) -> dict[str, Any]:
     )
 
 
-def stack(frames: Stack) -> list[dict[str, Any]]:
-    return [frame(one) for one in frames]
+def _at_path(path: str) -> Callable[[Any], Any]:
+    """The attribute at the end of a path; None where one on the way is None."""
+    names = path.split(".")
+
+    def value(one: Any) -> Any:
+        for name in names:
+            one = None if one is None else getattr(one, name)
+        return one
+
+    return value
 
 
-def contributor(one: Contributor) -> dict[str, Any]:
-    user, below = one.frame, one.library_line
-    return {
-        "bytes": one.bytes,
-        "count": one.count,
-        "phase": one.phase,
-        "operator": one.operator,
-        "category": one.category,
-        "module": one.qualified,
-        "saved_by": one.saved_by,
-        "line": None if user is None else frame(user),
-        "library_line": None if below is None else frame(below),
-        "stack": stack(one.stack),
-        "origin": stack(one.origin),
-        "stack_lost": one.stack_lost,
-    }
+@lru_cache(None)
+def _getters(kind: Any, words: str | None) -> tuple[tuple[str, Callable[[Any], Any], bool], ...]:
+    """Of each key of a kind: its name, what gets its value, and whether an empty one is null."""
+    row = next((KEYS[base] for base in kind.__mro__ if base in KEYS), None)
+    if row is None:
+        names = [one.name for one in fields(kind)]
+        lost = "stack_lost" in names
+        row = (" ".join([name for name in names if not lost or not name.startswith("stack")] + [_HAS_STACK] * lost), {})
+    found = []
+    for word in (words or row[0]).split():
+        key = word.rstrip("?")
+        value = row[1].get(key) or ELSEWHERE.get(key) or key
+        found.append((key, _at_path(value) if isinstance(value, str) else value, key != word))
+    return tuple(found)
 
 
-def tensor(one: LiveTensor) -> dict[str, Any]:
-    return {**fields_of(one), "shape": None if one.shape is None else list(one.shape), "stack": stack(one.stack)}
+_PLAIN = frozenset((int, str, float, bool, type(None)))
 
 
-def peak(one: Contents) -> dict[str, Any]:
-    return {
-        "device": one.device,
-        "what": one.what,
-        "bytes": one.bytes,
-        "count": one.count,
-        "step": one.step,
-        "time_ns": one.time_ns,
-        "contributors": [contributor(c) for c in one.contributors],
-        "rest": {"bytes": one.rest_bytes, "count": one.rest_count},
-        "held": [held(line) for line in one.held],
-        "tensors": [tensor(t) for t in one.tensors] if isinstance(one, Peak) else [],
-    }
+def of(one: Any, words: str | None = None) -> Any:
+    """Anything that a report has as JSON has it. words: of an object only these keys."""
+    kind: Any = type(one)
+    if kind in _PLAIN:
+        return one
+    if kind is Frame:
+        return frame(one)
+    if isinstance(one, tuple | list):
+        return [of(part) for part in one]
+    if isinstance(one, Mapping):
+        return {key: of(value) for key, value in one.items()}
+    return {key: of(get(one)) or None if no_empty else of(get(one)) for key, get, no_empty in _getters(kind, words)}
 
 
-def step(one: Step) -> dict[str, Any]:
-    return {
-        "index": one.index,
-        "loop": one.loop,
-        "device": one.device,
-        "start": one.start,
-        "peak": one.peak,
-        "end": one.end,
-        "allocated": one.allocated,
-        "freed": one.freed,
-        "allocations": one.allocations,
-        "reserved": one.reserved,
-        "incomplete": one.incomplete,
-        "begin_ns": one.begin_ns,
-        "end_ns": one.end_ns,
-        "peak_ns": one.peak_ns,
-    }
-
-
-def leak(one: Leak) -> dict[str, Any]:
-    return {
-        "kind": one.kind,
-        "bytes": one.bytes,
-        "estimated": one.bytes_estimated,
-        "bytes_per_step": one.bytes_per_step,
-        "count": one.count,
-        "count_per_step": one.count_per_step,
-        "total_bytes_per_step": one.total_bytes_per_step,
-        "first_step": one.first_step,
-        "last_step": one.last_step,
-        "loop": one.loop,
-        "device": one.device,
-        "line": None if one.frame is None else frame(one.frame),
-        "stack": stack(one.stack),
-        "stack_lost": one.stack_lost,
-        "retained_at": stack(one.retained_at),
-        "parts": [{**fields_of(part), "stack": stack(part.stack)} for part in one.parts],
-        "backward": one.backward,
-        "signature": one.signature,
-        "cause": one.cause or None,
-        "confidence": one.confidence,
-        "reason": one.reason or None,
-        "undecided": one.undecided,
-        "relation": one.relation or None,
-        "keeps": [leak(kept) for kept in one.keeps],
-        "holders": [fields_of(held) for held in one.holders],
-    }
-
-
-def clock(one: Clock) -> dict[str, Any]:
-    def place(where: tuple[str, int, str] | None) -> dict[str, Any] | None:
-        return None if where is None else {"file": where[0], "line": where[1], "function": where[2]}
-
-    return {
-        "kind": one.kind,
-        "where": place(one.where),
-        "changes": [{**fields_of(change), "where": place(change.where)} for change in one.changes],
-        "passed": one.passed and {**fields_of(one.passed), "where": place(one.passed.where)},
-        "rate": one.rate and {**fields_of(one.rate), "where": place(one.rate.where)},
-    }
-
-
-def of_stack(frames: Stack, lost: bool) -> dict[str, Any]:
-    """The keys of what has one stack."""
-    user = user_frame(frames)
-    return {"line": None if user is None else frame(user), "stack": stack(frames), "stack_lost": lost}
-
-
-def driver(one: DriverLevel) -> dict[str, Any]:
-    def live(row: DriverAllocations) -> dict[str, Any]:
-        return {
-            "bytes": row.bytes,
-            "count": row.count,
-            "kind": row.kind,
-            "library": row.library or None,
-            "name": row.owner or None,
-            "torch": row.torch,
-            "backward": row.backward,
-            **of_stack(row.stack, row.stack_lost),
-        }
-
-    def device(row: DriverDevice) -> dict[str, Any]:
-        return {
-            "device": row.name,
-            "bytes": row.bytes,
-            "peak": row.peak,
-            "live": [live(part) for part in row.live],
-        }
-
-    return {
-        **driver_mode(one),
-        "allocations": one.allocations,
-        "frees": one.frees,
-        "unknown_frees": one.unknown_frees,
-        "failed_frees": one.failed_frees,
-        "replaced": one.replaced,
-        "record_check": fields_of(one.record_check),
-        "devices": [device(row) for row in one.devices],
-        "host": None if one.host is None else device(one.host),
-    }
-
-
-def driver_mode(one: DriverLevel) -> dict[str, Any]:
-    return {"mode": one.mode, "reason": one.reason or None, "cupti": one.cupti or None}
-
-
-def ledger_sums(one: Ledger) -> dict[str, Any]:
-    """A ledger without its lines."""
-    return {
-        "device": one.device,
-        "what": one.what,
-        "time_ns": one.time_ns,
-        "step": one.step,
-        "quiet": one.quiet,
-        "used": one.used,
-        "total": one.total,
-        "own": one.own,
-        "tensors": one.tensors,
-        "rounding": one.rounding,
-        "cached": one.cached,
-        "driver": one.of("driver"),
-        "driver_rounding": one.driver_rounding,
-        "pool_slack": one.pool_slack,
-        "pool_short": one.pool_short,
-        "context": one.context,
-        "context_measured": one.context_measured,
-        "others": one.others,
-        "driver_reserved": one.driver_reserved,
-        "residual": one.residual,
-        "libraries": one.libraries,
-    }
-
-
-def ledger_line(one: LedgerLine) -> dict[str, Any]:
-    return {
-        "part": one.part,
-        "name": one.name,
-        "bytes": one.bytes,
-        "count": one.count,
-        "kind": one.kind or None,
-        "library": one.library or None,
-        "backward": one.backward,
-        **of_stack(one.stack or (), one.stack_lost),
-    }
+# -- verbs ---------------------------------------------------------------------------------------------------------
 
 
 def envelope(report: Report) -> dict[str, Any]:
     """What every verb's object begins with."""
-    lost = report.lost
-    return {
-        "schema": SCHEMA,
-        "complete": report.complete,
-        "state": report.state,
-        "reason": report.reason,
-        "lost": {
-            "events": lost.events,
-            "stacks": lost.stacks,
-            "cut": lost.cut,
-            "unshown": lost.unshown,
-            "unknown_frees": lost.unknown_frees,
-            "replaced": lost.replaced,
-            "seeds_skipped": lost.seeds_skipped,
-        },
-        "compacted": None if report.compacted is None else fields_of(report.compacted),
-        "code": list(report.code),
-    }
+    return {"schema": SCHEMA, **of(report, "complete state reason lost compacted code")}
 
 
 def summary(report: Report) -> dict[str, Any]:
     return {
         **envelope(report),
-        "environment": dict(report.environment),
-        "start_realtime_ns": report.start_realtime_ns,
-        "duration_ns": report.duration_ns,
-        "events": report.events,
-        "allocations": report.allocations,
-        "threads": report.threads,
-        "devices": [
-            {
-                "device": device.name,
-                "start": device.start,
-                "peak": device.peak.bytes,
-                "peak_step": device.peak.step,
-                "peak_time_ns": device.peak.time_ns,
-                "end": device.end,
-                "allocations": device.allocations,
-                "frees": device.frees,
-                "allocated": device.allocated,
-                "freed": device.freed,
-                "reserved_peak": device.reserved_peak,
-                "requested_peak": device.requested_peak,
-                "peak_above_start": device.peak_above_start,
-                "kept": device.kept,
-                "segments": None if device.segments is None else fields_of(device.segments),
-                "check": None if device.check is None else fields_of(device.check),
-                "garbage": garbage(report, device),
-            }
-            for device in report.devices
-        ],
+        **of(report, "environment start_realtime_ns duration_ns events allocations threads"),
+        "devices": [{**of(device), "garbage": garbage(report, device)} for device in report.devices],
         "resident_peak": max((point.bytes for point in report.resident), default=None),
-        "process_growth": process_growth(report),
-        "ooms": [refused(oom) for oom in report.ooms],
-        "host_reads": [{**fields_of(read), "stack": stack(read.stack)} for read in report.host_reads],
+        "process_growth": of(report.process_growth),
+        "ooms": [of(oom, _REFUSED) for oom in report.ooms],
+        "host_reads": of(report.host_reads),
         "steps": len({one.index for one in report.steps.ended}),
-        "clock": clock(report.clock),
-        "driver": driver_mode(report.driver),
-        "ledgers": [ledger_sums(one) for one in report.ledgers],
+        "clock": of(report.clock),
+        "driver": of(report.driver, _MODE),
+        "ledgers": [of(one, _LEDGER) for one in report.ledgers],
         "leaks": len(report.leaks),
         "suspects": len(report.suspects),
-        "held": [held(one) for one in report.held],
-        "backward": fields_of(report.backward),
+        **of(report, "held backward"),
     }
 
 
 def garbage(report: Report, device: Device) -> dict[str, Any] | None:
     one = device.garbage
-    if one is None:
-        return None
-    line = one.line
-    sums = {name: value for name, value in fields_of(one).items() if name != "contributors"}
-    at = line.frame if line is not None else None
-    return {**sums, "line": at and frame(at), "class": report.cycles(device.name, line) or None}
-
-
-def process_growth(report: Report) -> dict[str, Any] | None:
-    one = report.process_growth
-    if one is None:
-        return None
-    return {**fields_of(one), "tensors": one.tensors, "stopped": None, "bytes_per_step": one.bytes_per_step}
-
-
-def refused(one: OutOfMemory) -> dict[str, Any]:
-    return {
-        "device": one.device,
-        "time_ns": one.time_ns,
-        "requested": one.requested,
-        "allocated": one.allocated,
-        "step": one.step,
-        "escaped": one.escaped,
-        "stack": stack(one.stack),
-    }
+    return None if one is None else {**of(one), "class": report.cycles(device.name, one.line) or None}
 
 
 def ooms(report: Report, chosen: Iterable[OutOfMemory]) -> dict[str, Any]:
-    return {
-        **envelope(report),
-        "refused": sum(device.refused for device in report.devices),
-        "ooms": [
-            {
-                **refused(one),
-                "origin": stack(one.origin),
-                "operator": one.operator,
-                "reserved": one.reserved,
-                "cached": one.cached,
-                "too_small": None if one.memory is None else one.memory.too_small,
-                "free_on_device": None if one.memory is None else one.memory.free_on_device,
-                "lacked": None if one.memory is None else one.memory.lacked,
-                "rest_bytes": one.unknown,
-                "contributors": [contributor(c) for c in one.contributors],
-                "tensors": [tensor(t) for t in one.tensors],
-            }
-            for one in chosen
-        ],
-    }
+    refused = sum(device.refused for device in report.devices)
+    return {**envelope(report), "refused": refused, "ooms": [of(one) for one in chosen]}
 
 
 def peaks(report: Report, chosen: tuple[Contents, ...]) -> dict[str, Any]:
-    return {**envelope(report), "peaks": [peak(one) for one in chosen]}
+    return {**envelope(report), "peaks": of(chosen)}
 
 
 def leaks(report: Report) -> dict[str, Any]:
@@ -381,9 +243,7 @@ def leaks(report: Report) -> dict[str, Any]:
         "judged": [
             {"loop": loop, "steps": number, "enough": number >= STEPS_NEEDED} for loop, number in report.loops.items()
         ],
-        "leaks": [leak(one) for one in report.leaks],
-        "suspects": [leak(one) for one in report.suspects],
-        "process_growth": process_growth(report),
+        **of(report, "leaks suspects process_growth"),
         "nodes": {
             "counted": report.nodes is not None,
             "live": report.nodes,
@@ -392,79 +252,24 @@ def leaks(report: Report) -> dict[str, Any]:
     }
 
 
-def held(one: HeldLine) -> dict[str, Any]:
-    return {
-        "device": one.device,
-        "bytes": one.bytes,
-        "count": one.count,
-        "line": None if one.frame is None else frame(one.frame),
-        "holders": [fields_of(held) for held in one.holders],
-    }
-
-
 def holders(report: Report, chosen: Iterable[LineHolders]) -> dict[str, Any]:
-    return {
-        **envelope(report),
-        "lines": [
-            {
-                "line": frame(one.frame),
-                "held": [held(line) for line in one.held],
-                "leaks": [leak(grown) for grown in one.leaks],
-            }
-            for one in chosen
-        ],
-    }
+    return {**envelope(report), "lines": [of(one) for one in chosen]}
 
 
 def ledger(report: Report, chosen: tuple[Ledger, ...]) -> dict[str, Any]:
-    return {
-        **envelope(report),
-        "ledgers": [{**ledger_sums(one), "lines": [ledger_line(line) for line in one.lines]} for one in chosen],
-        "driver": driver(report.driver),
-    }
+    return {**envelope(report), "ledgers": of(chosen), "driver": of(report.driver)}
 
 
 def fragmentation(report: Report, chosen: tuple[Fragmentation, ...]) -> dict[str, Any]:
-    def pin(one: Pin | SegmentPin) -> dict[str, Any]:
-        return {**fields_of(one), **of_stack(one.stack, one.stack_lost)}
-
-    def row(one: Fragmentation) -> dict[str, Any]:
-        return {
-            **fields_of(one),
-            "segments": [{**fields_of(part), "pins": [pin(few) for few in part.pins]} for part in one.segments],
-            "pins": [pin(part) for part in one.pins],
-        }
-
-    return {**envelope(report), "fragmentation": [row(one) for one in chosen]}
+    return {**envelope(report), "fragmentation": of(chosen)}
 
 
 def kernels(report: Report, one: Kernels) -> dict[str, Any]:
-    def use(row: KernelUse) -> dict[str, Any]:
-        return {**fields_of(row), "kernel": row.kernel or None, **of_stack(row.stack, row.stack_lost)}
-
-    def deferred(row: DeferredFrees) -> dict[str, Any]:
-        return {**fields_of(row), **of_stack(row.stack, row.stack_lost)}
-
-    return {
-        **envelope(report),
-        "launches": one.launches,
-        "ran": one.ran,
-        "dropped": one.dropped,
-        "unrecorded": one.unrecorded,
-        "unlaunched": one.unlaunched,
-        "unjudged": one.unjudged,
-        "wait_least_ns": one.wait_least_ns,
-        "ns": one.ns,
-        "kernels_total": one.names_total,
-        "kernels": [{"name": row.name, "short": row.short, "count": row.count, "ns": row.ns} for row in one.names],
-        "early": [use(row) for row in one.early],
-        "late": [use(row) for row in one.late],
-        "deferred_frees": [deferred(row) for row in one.deferred_frees],
-    }
+    return {**envelope(report), **of(one)}
 
 
 def steps(report: Report, rows: tuple[Step, ...]) -> dict[str, Any]:
-    return {**envelope(report), "clock": clock(report.clock), "steps": [step(one) for one in rows]}
+    return {**envelope(report), "clock": of(report.clock), "steps": of(rows)}
 
 
 def table(report: Report, one: Contents | None, rows: tuple[Group, ...], by: str) -> dict[str, Any]:
@@ -511,7 +316,7 @@ def tree(report: Report, chosen: tuple[Contents, ...], inverted: bool) -> dict[s
                 {
                     "parent": parent,
                     "name": at.name or None,
-                    "line": None if at.frame is None else frame(at.frame),
+                    "line": of(at.frame),
                     "bytes": at.bytes,
                     "count": at.count,
                     "own": {"bytes": at.own_bytes, "count": at.own_count},
@@ -523,18 +328,7 @@ def tree(report: Report, chosen: tuple[Contents, ...], inverted: bool) -> dict[s
     return {
         **envelope(report),
         "inverted": inverted,
-        "trees": [
-            {
-                "device": one.device,
-                "what": one.what,
-                "bytes": one.bytes,
-                "count": one.count,
-                "step": one.step,
-                "rest": {"bytes": one.rest_bytes, "count": one.rest_count},
-                "nodes": nodes(one),
-            }
-            for one in chosen
-        ],
+        "trees": [{**of(one, "device what bytes count step rest"), "nodes": nodes(one)} for one in chosen],
     }
 
 
@@ -543,7 +337,6 @@ def diff(before: Report, after: Report, devices: list[DeviceDiff]) -> dict[str, 
         return {"before": numbers[0], "after": numbers[1]}
 
     def change(one: Change) -> dict[str, Any]:
-        old, new = (line.frame if line is not None else None for line in (one.before, one.after))
         return {
             "line": one.shown.where,
             "phase": one.phase,
@@ -552,8 +345,8 @@ def diff(before: Report, after: Report, devices: list[DeviceDiff]) -> dict[str, 
             "change": one.kind,
             "moved": one.moved,
             "parts": [{"name": name, "bytes": pair((was, is_))} for name, was, is_ in one.parts],
-            "before": None if old is None else frame(old),
-            "after": None if new is None else frame(new),
+            "before": of(one.before and one.before.frame),
+            "after": of(one.after and one.after.frame),
         }
 
     def section(one: Section) -> dict[str, Any]:
@@ -567,8 +360,8 @@ def diff(before: Report, after: Report, devices: list[DeviceDiff]) -> dict[str, 
 
     return {
         "schema": SCHEMA,
-        "before": {**envelope(before), "environment": dict(before.environment)},
-        "after": {**envelope(after), "environment": dict(after.environment)},
+        "before": {**envelope(before), **of(before, "environment")},
+        "after": {**envelope(after), **of(after, "environment")},
         "devices": [
             {
                 "device": one.device,

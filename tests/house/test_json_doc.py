@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 import cuptimem
+from cuptimem.output import json
 from cuptimem.output.json import SCHEMA
+from cuptimem.simulation import as_json
 from tests.golden import answers, renames
 from tests.house import json_doc
 
@@ -63,3 +66,15 @@ def test_every_key_is_documented() -> None:
 
 def test_the_schema_is_the_core_s() -> None:
     assert cuptimem.open(answers.TRACES / f"{answers.names()[0]}.cmem").schema == SCHEMA
+
+
+def test_keys_name_attributes() -> None:
+    """Each key of an object names an attribute of its dataclass, or what stands in its place."""
+    assert as_json.Simulation in json.KEYS
+    for kind, (words, elsewhere) in json.KEYS.items():
+        names = {word.rstrip("?") for word in words.split()}
+        there = {*dir(kind), *(one.name for one in fields(kind))}
+        assert {*elsewhere} <= names, kind.__name__
+        for name in names:
+            value = elsewhere.get(name) or json.ELSEWHERE.get(name) or name
+            assert not isinstance(value, str) or value.split(".")[0] in there, f"{kind.__name__}: {name}"

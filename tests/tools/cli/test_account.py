@@ -357,7 +357,7 @@ def test_json_of_contributors_and_tensors(report: cuptimem.Report) -> None:
         "dtype": "float32",
         "shape": [2000, 1000],
     }
-    assert json.peak(replace(report.peak, tensors=()))["tensors"] == []
+    assert json.of(replace(report.peak, tensors=()))["tensors"] == []
 
 
 def test_json_of_accounts(report: cuptimem.Report) -> None:

@@ -551,7 +551,7 @@ def test_json_of_a_backward_s_memory(make: Make) -> None:
     live = [driver_sample.line("device", "libcublas.so.13", MULTIPLY, MIB, 1, backward=back) for back in (True, False)]
     device = {"device": "cuda:0", "bytes": 2 * MIB, "peak": 2 * MIB, "live": live}
     report = make(driver=driver_sample.driver(devices=[device]))
-    assert [row["backward"] for row in json.driver(report.driver)["devices"][0]["live"]] == [True, False]
+    assert [row["backward"] for row in json.of(report.driver)["devices"][0]["live"]] == [True, False]
 
 
 def test_json_of_what_is_unknown_is_null(make: Make) -> None:

@@ -57,7 +57,7 @@ def test_the_clock_says_what_it_passed_over_and_what_prof_step_would_change(tmp_
         f"\n  the optimizer stepped only 1 time at {at} (8 are needed); if that ends your iteration, prof.step()"
         in shown
     )
-    one = json.clock(from_dict("run.cmem", raw).clock)
+    one = json.of(from_dict("run.cmem", raw).clock)
     assert one["passed"] == {
         "kind": "optimizer",
         "where": {"file": place[0], "line": 30, "function": "main"},
@@ -78,7 +78,7 @@ def test_the_clock_says_how_many_updates_are_an_iteration(tmp_path: Path, joined
     raw["clock"] = {**raw["clock"], "rate": (5, (str(tmp_path / "gan.py"), 40, "main"), joined)}
     report = from_dict("run.cmem", raw)
     assert f"\n  {said.format(f'{tmp_path.name}/gan.py:40')}\n" in str(report)
-    assert json.clock(report.clock)["rate"]["updates"] == 5 and json.clock(report.clock)["rate"]["joined"] is joined
+    assert json.of(report.clock)["rate"]["updates"] == 5 and json.of(report.clock)["rate"]["joined"] is joined
 
 
 def test_loops_are_told_apart(tmp_path: Path) -> None:
