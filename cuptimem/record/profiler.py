@@ -273,7 +273,7 @@ class Profile(Figures, Displayed, Brief):
     def __str__(self) -> str:
         return repr(self)  # the report's text would be an analysis, which a line of a log must not start
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         run = self._current()
         where = "" if self.path is None else f"{name(naming.shown(self.path))}: "
         if run is None or run.window is None:

@@ -8,6 +8,7 @@ from cuptimem.displayed import Displayed
 from cuptimem.report import grouping
 from cuptimem.report.brief import Brief, amount, name
 from cuptimem.report.model import CATEGORIES, Contents
+from cuptimem.words import plural, size
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -18,7 +19,7 @@ class AccountRow(Brief):
     parts: tuple[int, ...]  # bytes in the order of report.CATEGORIES
     count: int  # blocks
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         return f"{name(self.module or grouping.OUTSIDE)}: {amount(self.bytes, self.count)}"
 
     @property
@@ -38,9 +39,7 @@ class Account(Displayed, Brief):
     depth: int | None
     rows: tuple[AccountRow, ...]  # the largest first
 
-    def _said(self) -> str:
-        from cuptimem.output.text.words import plural, size
-
+    def _summary(self) -> str:
         return f"{self.device}: {size(self.bytes)} in {plural(len(self.rows), 'module')}"
 
     @property

@@ -1,17 +1,24 @@
 """What a prompt, a debugger and a failed assertion show of an object: one line, whatever it holds."""
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import cuptimem
+from cuptimem import words
 from cuptimem.printable import printable
 
 if TYPE_CHECKING:
-    from cuptimem.output.text.words import Placed
     from cuptimem.report.stacks import Frame
 
 _MOST = 120  # characters of a line
 _NAME = 40  # of one name in it
+
+
+class Placed(Protocol):
+    @property
+    def frame(self) -> "Frame | None": ...
+    @property
+    def where(self) -> str: ...
 
 
 class Brief:
@@ -19,15 +26,15 @@ class Brief:
 
     __slots__ = ()
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         """What stands behind the class's name."""
-        parts = (_field(one.name, getattr(self, one.name)) for one in fields(self) if one.compare)  # type: ignore[arg-type]  # a class that has no _said is a dataclass
+        parts = (_field(one.name, getattr(self, one.name)) for one in fields(self) if one.compare)  # type: ignore[arg-type]  # a class that has no _summary is a dataclass
         return ", ".join(part for part in parts if part)
 
     def __repr__(self) -> str:
         kind = type(self)
         home = "cuptimem" if kind.__name__ in cuptimem.__all__ else kind.__module__
-        text = printable(f"{home}.{kind.__qualname__} {self._said()}".rstrip())
+        text = printable(f"{home}.{kind.__qualname__} {self._summary()}".rstrip())
         return f"<{text}>" if len(text) <= _MOST - 2 else f"<{text[: _MOST - 3]}…>"
 
 
@@ -39,24 +46,17 @@ def name(text: str) -> str:
 
 def at(frame: "Frame") -> str:
     """Its file and line, as views show them."""
-    from cuptimem.output.text.words import place
-
-    return name(place(frame))
+    return name(frame.shown)
 
 
-def where(one: "Placed") -> str:
+def where(one: Placed) -> str:
     """The place of a line or leak, or why there is none, as views show it."""
-    from cuptimem.output.text import words
-
-    return name(words.where(one))
+    return name(one.where if one.frame is None else one.frame.shown)
 
 
 def amount(size: int, count: int) -> str:
     """50.0 MiB in 3 blocks"""
-    from cuptimem.output.text.words import plural
-    from cuptimem.output.text.words import size as written
-
-    return f"{written(size)} in {plural(count, 'block')}"
+    return f"{words.size(size)} in {words.plural(count, 'block')}"
 
 
 def in_step(step: int | None) -> str:

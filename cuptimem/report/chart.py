@@ -51,7 +51,7 @@ class Intervals(Brief):
     freed: "array[int]"
     phases: "tuple[array[int], ...]"
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         return f"{len(self)}"
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ class Entries(Brief):
     allocated: "array[int]"
     freed: "array[int]"
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         return f"{len(self.contributor)}"
 
 
@@ -95,7 +95,7 @@ class Blocks(Brief):
     step: "array[int]"
     end_step: "array[int]"
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         return f"{len(self)}"
 
     def __len__(self) -> int:
@@ -125,7 +125,7 @@ class Chart(Brief):
     least_block: int
     least_survivor: int
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         return f"{self.device}: {len(self.intervals)} intervals of {len(self.contributors)} contributors"
 
     def rest(self) -> "array[int]":

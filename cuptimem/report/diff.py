@@ -28,7 +28,7 @@ class Change(Brief):
     parts: tuple[tuple[str, int, int], ...] = ()  # of its bytes: what libraries did below it, or modules
     moved: bool = False  # the same code stands in another function or file
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         return f"{self.shown.where}, {self.phase}: {self.bytes[0]} B, then {self.bytes[1]} B"
 
     @property

@@ -7,6 +7,9 @@ import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from cuptimem import sizes
+from cuptimem.words import size
+
 if TYPE_CHECKING:
     from cuptimem.report.model import Device, Report
 
@@ -15,8 +18,6 @@ class Size(int):
     """Bytes, which compare with numbers and with sizes such as "512 MiB", and read as one in a failed assertion."""
 
     def _other(self, other: object) -> int:
-        from cuptimem import sizes
-
         return sizes.parse(other) if isinstance(other, str) else other  # type: ignore[return-value]
 
     def __lt__(self, other: object) -> bool:
@@ -50,8 +51,6 @@ class Size(int):
         return int.__hash__(self)
 
     def __repr__(self) -> str:
-        from cuptimem.output.text.words import size
-
         return f"{int(self)} B" if self < 1024 else f"{int(self)} B ({size(self)})"
 
 

@@ -8,6 +8,7 @@ from cuptimem.errors import Error
 from cuptimem.report.brief import Brief
 from cuptimem.report.ledger import chosen
 from cuptimem.report.stacks import Frame, Stack, user_frame
+from cuptimem.words import size
 
 if TYPE_CHECKING:
     from cuptimem.report.model import Report
@@ -85,9 +86,7 @@ class Fragmentation(Brief):
     segments: tuple[PinnedSegment, ...]  # the partly used ones with the most free bytes, at most twenty
     pins: tuple[Pin, ...]  # the most pinned bytes first, at most fifty
 
-    def _said(self) -> str:
-        from cuptimem.output.text.words import size
-
+    def _summary(self) -> str:
         asked = "" if self.asked is None else f", {size(self.asked)} refused"
         sizes = f"{size(self.unused)} unused of {size(self.reserved)} reserved"
         return f"{self.device} at {self.what}: {sizes} in {self.segments_total} segments{asked}"

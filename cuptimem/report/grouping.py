@@ -7,7 +7,7 @@ from typing import Any
 
 from cuptimem.errors import Error
 from cuptimem.report.model import CATEGORIES, Contributor
-from cuptimem.report.stacks import Frame, Stack
+from cuptimem.report.stacks import Frame, Stack, function
 
 # By what; and what --help says of it.
 GROUPINGS: Mapping[str, str] = {
@@ -112,8 +112,6 @@ def _key(contributor: Contributor, by: str, frame: Frame | None, depth: int | No
     if by in ("line", "library-line"):
         return frame.place if frame is not None else contributor.where
     if by == "function":
-        from cuptimem.output.text.words import function
-
         return f"{function(frame)} ({_file(frame)})" if frame is not None else contributor.where
     if by == "file":
         return _file(frame) if frame is not None else contributor.where

@@ -20,7 +20,7 @@ class HeldLine(Brief):
     stack: Stack  # one that leads to the line
     holders: tuple[Holder, ...]  # the most bytes first; with that of "others" they sum to what is alive
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         first = self.holders[0].path if self.holders else "nothing"
         return f"{brief.amount(self.bytes, self.count)} at {brief.where(self)} on {self.device}, by {brief.name(first)}"
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from cuptimem.report.brief import Brief, name
 from cuptimem.report.stacks import Frame, Stack, user_frame
+from cuptimem.words import duration
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -76,9 +77,7 @@ class Kernels(Brief):
     late: tuple[KernelUse, ...]
     deferred_frees: tuple[DeferredFrees, ...]
 
-    def _said(self) -> str:
-        from cuptimem.output.text.words import duration
-
+    def _summary(self) -> str:
         most = f", most in {name(self.names[0].short)}" if self.names else ""
         return f"{self.launches} launched, {self.ran} ran for {duration(self.ns)}{most}"
 

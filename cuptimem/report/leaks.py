@@ -8,6 +8,7 @@ from typing import Any
 from cuptimem.displayed import Displayed
 from cuptimem.report.brief import Brief, where
 from cuptimem.report.stacks import Frame, Stack, user_frame
+from cuptimem.words import size
 
 # The rule (csrc/analysis/growth.h) wants births in six different steps after a warm-up of at least two.
 STEPS_NEEDED = 8
@@ -115,7 +116,7 @@ class Leak(Displayed, Brief):
     keeps: "tuple[Leak, ...]" = ()  # what stands under this, the most bytes a step first
     holders: tuple[Holder, ...] = ()  # when the recording ended, the most bytes first; empty: not searched, or gone
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         what = "graph nodes" if self.kind == "nodes" else f"bytes on {self.device}"
         verdict = self.reason or f"{self.confidence} confidence"
         return f"{_rate(self)}, {what}, steps {self.first_step} to {self.last_step}, {verdict}"
@@ -156,15 +157,13 @@ class Leaks(Displayed, Brief, tuple[Leak, ...]):
 
     __slots__ = ()
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         leaks = [leak for leak in self if isinstance(leak, Leak)]  # dataclasses.asdict() makes dictionaries of them
         return f"{len(self)}, first {_rate(leaks[0])}" if leaks else f"{len(self)}"
 
 
 def _rate(leak: Leak) -> str:
     """With what it keeps, as views have it: about 8.0 MiB a step at train.py:11"""
-    from cuptimem.output.text.words import size
-
     about = "about " if leak.bytes_estimated else ""
     return f"{about}{size(round(leak.total_bytes_per_step or leak.bytes_per_step))} a step at {where(leak)}"
 

@@ -13,6 +13,7 @@ from cuptimem.report.brief import Brief, at, in_step, name
 from cuptimem.report.libraries import library_name
 from cuptimem.report.process import HOST
 from cuptimem.report.stacks import Frame, Stack, user_frame
+from cuptimem.words import size
 
 if TYPE_CHECKING:
     from cuptimem.report.model import Report
@@ -133,7 +134,7 @@ class DriverLevel(Brief):
     devices: tuple[DriverDevice, ...] = ()
     host: DriverDevice | None = None  # page-locked host memory; None without a driver level
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         if not self.recorded:
             return f"{self.mode}: {self.reason}"
         return f"{self.mode}: {self.allocations} allocations, {self.frees} frees, {len(self.devices)} devices"
@@ -169,7 +170,7 @@ class DeviceTimeline(Brief):
     device: str
     points: tuple[DeviceTimelinePoint, ...]
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         return f"{self.device}: {len(self.points)} points"
 
 
@@ -193,9 +194,7 @@ class LedgerLine(Brief):
     stack_lost: bool = False  # there was a stack, but no room to define it
     backward: bool = False  # as of DriverAllocations
 
-    def _said(self) -> str:
-        from cuptimem.output.text.words import size
-
+    def _summary(self) -> str:
         where = f" at {at(self.frame)}" if self.frame is not None else ""
         return f"{name(self.name)}: {size(self.bytes)}{where}"
 
@@ -234,9 +233,7 @@ class Ledger(Brief):
     context_measured: bool  # the context was seen to be made: what was in use before it is not in `context`
     lines: tuple[LedgerLine, ...]
 
-    def _said(self) -> str:
-        from cuptimem.output.text.words import size
-
+    def _summary(self) -> str:
         total = "" if self.total is None else f" of {size(self.total)}"
         largest = max(self.lines, key=lambda line: line.bytes, default=None)
         most = "" if largest is None else f", most {size(largest.bytes)} in {name(largest.name)}"

@@ -21,6 +21,7 @@ from cuptimem.report.kernels import Kernels
 from cuptimem.report.leaks import Leaks
 from cuptimem.report.ledger import NOT_RECORDED, DeviceTimeline, DriverLevel, Ledger
 from cuptimem.report.stacks import Frame, Stack, library_line, shown_file, user_frame
+from cuptimem.words import plural, size
 
 if TYPE_CHECKING:
     import pandas
@@ -77,7 +78,7 @@ class Contributor(Brief):
     qualified: str | None = None  # the name of the module that owns it or made it: "encoder.layers.3.self_attn"
     saved_by: str | None = None  # of an activation: the autograd node that had saved it, "AddmmBackward0"
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         parts = dict.fromkeys((f"at {brief.where(self)}", self.phase, self.category))
         return f"{brief.amount(self.bytes, self.count)} {', '.join(parts)}"
 
@@ -136,7 +137,7 @@ class Line(Brief):
     contributors: tuple[Contributor, ...]
     frame: Frame | None  # None: `where` says why
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         return f"{brief.amount(self.bytes, self.count)} at {brief.where(self)}, {self.phase}"
 
     @property
@@ -201,7 +202,7 @@ class Contents(Displayed, Brief):
     loops: tuple[Frame, ...] = ()  # lines of the recording that only drive a library's loop: stacks.loop_lines
     held: tuple[HeldLine, ...] = ()  # of what is alive at the end: who holds the largest lines of this device
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         moment = brief.in_step(self.step) if self.what == "peak" else f", {self.what}"
         largest = f", most at {brief.where(max(self.lines, key=lambda line: line.bytes))}" if self.contributors else ""
         return f"{self.device}: {brief.amount(self.bytes, self.count)}{moment}{largest}"
@@ -229,9 +230,7 @@ class LiveTensor(Brief):
     shape: tuple[int, ...] | None
     stack: Stack
 
-    def _said(self) -> str:
-        from cuptimem.output.text.words import size
-
+    def _summary(self) -> str:
         kind = f" {self.dtype}{list(self.shape)}" if self.dtype is not None and self.shape is not None else ""
         return f"{brief.name(self.name or self.module or 'unnamed')}{kind}: {size(self.bytes)}, {self.category}"
 
@@ -268,9 +267,7 @@ class OutOfMemory(Brief):
     memory: Fragmentation | None = None  # of PyTorch's segments then; None: none were known (the CPU has none)
     tensors: tuple[LiveTensor, ...] = ()  # alive then, the largest first; part of the contributors' bytes
 
-    def _said(self) -> str:
-        from cuptimem.output.text.words import size
-
+    def _summary(self) -> str:
         where = f" at {brief.at(self.frame)}" if self.frame is not None else ""
         moment = f"{where}{brief.in_step(self.step)}"
         return f"{self.device}: {size(self.requested)} refused{moment}, {size(self.allocated)} allocated"
@@ -419,9 +416,7 @@ class Device(Brief):
     refused: int = 0  # requests: all of them
     garbage: Garbage | None = None
 
-    def _said(self) -> str:
-        from cuptimem.output.text.words import plural, size
-
+    def _summary(self) -> str:
         moments = f"{size(self.start)} at start, peak {size(self.peak.bytes)}{brief.in_step(self.peak.step)}"
         return f"{self.name}: {moments}, {size(self.end)} at end, {plural(self.allocations, 'allocation')}"
 
@@ -448,9 +443,7 @@ class Step(Brief):
     reserved: int | None = None  # by the allocator when the step ended; None: it does not say
     incomplete: bool = False  # it did not end: the last one, which an exception cut short
 
-    def _said(self) -> str:
-        from cuptimem.output.text.words import size
-
+    def _summary(self) -> str:
         loop = "" if self.loop in ("", "training") else f" of {brief.name(self.loop)}"
         moments = f"{size(self.start)} at start, peak {size(self.peak)}, {size(self.end)} at end"
         cut = " (did not end)" if self.incomplete else ""
@@ -467,9 +460,7 @@ class Steps(Displayed, Brief, tuple[Step, ...]):
         """Those that ended: what rates, medians and comparisons are of."""
         return Steps(step for step in self if not step.incomplete) if self and self[-1].incomplete else self
 
-    def _said(self) -> str:
-        from cuptimem.output.text.words import plural, size
-
+    def _summary(self) -> str:
         steps = [step for step in self if isinstance(step, Step)]  # dataclasses.asdict() makes dictionaries of them
         if not steps:
             return f"{plural(len(self), 'row')}"
@@ -521,7 +512,7 @@ class Survivor(Brief):
     last_step: int | None
     stack: Stack
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         steps = "" if self.first_step is None else f" of steps {self.first_step} to {self.last_step}"
         return f"{self.device}: {brief.amount(self.bytes, self.count)}{steps}"
 
@@ -601,7 +592,7 @@ class Clock(Brief):
     passed: ClockPassed | None = None
     rate: ClockRate | None = None
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         place = "" if self.where is None else f" at {brief.name(f'{shown_file(self.where[0])}:{self.where[1]}')}"
         return f"{self.kind}{place}" + (f", {len(self.changes)} changes" if self.changes else "")
 
@@ -659,9 +650,7 @@ class Report(Displayed, Brief):
         script = known.get("script", "") or self.path or ""
         return known.get("title", "") or os.path.basename(script) or "recording"
 
-    def _said(self) -> str:
-        from cuptimem.output.text.words import plural, size
-
+    def _summary(self) -> str:
         said = [f"{brief.name(self.title)}: {self._peak_said()}"]
         if self.steps:
             said.append(plural(len({step.index for step in self.steps.ended}), "step"))
@@ -746,8 +735,6 @@ class Report(Displayed, Brief):
         return tuple(sorted((oom for device in self.devices for oom in device.ooms), key=lambda oom: oom.time_ns))
 
     def _peak_said(self) -> str:
-        from cuptimem.output.text.words import size
-
         if not self.devices:
             return "nothing was allocated"
         return f"peak {size(self.peak.bytes)} on {self.peak.device}{brief.in_step(self.peak.step)}"
@@ -906,7 +893,7 @@ class Report(Displayed, Brief):
         return f"there: {min(s.index for s in self.steps)} to {max(s.index for s in self.steps)}"
 
     @cached_property
-    def _summary(self) -> "Sequence[Block]":
+    def _blocks(self) -> "Sequence[Block]":
         from cuptimem.output.text import views
 
         return views.summary(self)
@@ -914,8 +901,8 @@ class Report(Displayed, Brief):
     def __str__(self) -> str:
         from cuptimem.output.text import terminal, text
 
-        return text.render(self._summary, terminal.width_of_output())
+        return text.render(self._blocks, terminal.width_of_output())
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name not in ("_summary", "process_growth")}
+        state = {name: value for name, value in self.__dict__.items() if name not in ("_blocks", "process_growth")}
         return state | {"recorded": None}

@@ -47,7 +47,7 @@ class Frame(Brief):
     text: str = field(default="", compare=False)  # the whole line, as the recording has it; "" unknown
     own: bool = False  # of an installed package that was chosen as the user's own code (--code)
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         module = "" if self.module is None else f", a call of {name(self.module)}"
         return f"{name(self.function)} at {at(self)}{module}"
 
@@ -95,6 +95,15 @@ class Frame(Brief):
     def place(self) -> str:
         """file:line, the file as short as it stays clear."""
         return f"{short_file(self.file)}:{self.line}"
+
+    @property
+    def shown(self) -> str:
+        """file:line, the file as views show it."""
+        return f"{shown_file(self.file)}:{self.line}"
+
+
+def function(frame: Frame | None) -> str:
+    return frame.function.replace(".<locals>", "") if frame is not None else ""
 
 
 @lru_cache(1024)  # there are many more lines than files

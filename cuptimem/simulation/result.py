@@ -7,6 +7,7 @@ from cuptimem.displayed import Displayed
 from cuptimem.report.brief import Brief, name
 from cuptimem.report.model import Contributor, HostRead, Peak, Report
 from cuptimem.report.stacks import Frame
+from cuptimem.words import size
 
 VerdictKind = Literal["fits", "fits with settings", "does not fit", "undecided", "script failed"]
 
@@ -176,9 +177,7 @@ class Simulation(Displayed, Brief):
     name: str = ""  # of the script, module or function
     report: Report | None = None  # None only where the program left no recording
 
-    def _said(self) -> str:
-        from cuptimem.output.text.words import size
-
+    def _summary(self) -> str:
         room = f"{self.card} with {size(self.memory)}"
         fullest = max(self.devices, key=lambda device: device.used.low, default=None)
         used = "" if fullest is None else f", {size(fullest.used.low)} used"

@@ -1,48 +1,20 @@
-"""How numbers, times and lines of code are written."""
+"""How lines of code are written, and with `cuptimem.words` numbers and times."""
 
 from collections.abc import Mapping
-from typing import Protocol
 
-from cuptimem import sizes
 from cuptimem.output.text.cells import cut
 from cuptimem.printable import printable
+from cuptimem.report.brief import Placed as Placed
 from cuptimem.report.stacks import Frame, shown_file
+from cuptimem.report.stacks import function as function
+from cuptimem.words import count as count
+from cuptimem.words import duration as duration
+from cuptimem.words import plural as plural
+from cuptimem.words import share as share
+from cuptimem.words import signed as signed
+from cuptimem.words import size as size
 
 _CODE = 120  # characters of a line of code: a trace may have any
-
-size = sizes.text
-
-
-def signed(value: int) -> str:
-    """A change of bytes: +1.5 KiB, -3 B, 0."""
-    return "0" if value == 0 else f"{'+' if value > 0 else ''}{size(value)}"
-
-
-def count(value: int) -> str:
-    """12,345"""
-    return f"{value:,}"
-
-
-def plural(number: int, what: str) -> str:
-    """1 block, 12,345 blocks"""
-    return f"{count(number)} {what}" if number == 1 else f"{count(number)} {what}s"
-
-
-def share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %" if whole > 0 else ""
-
-
-def duration(nanoseconds: int) -> str:
-    """0.4 ms, 950 ms, 41.2 s, 12 min 3 s"""
-    seconds = nanoseconds / 1e9
-    if 0 < seconds < 0.00995:
-        return f"{seconds * 1000:.1f} ms"
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def code(frame: Frame | None) -> str:
@@ -56,14 +28,7 @@ def file(frame: Frame) -> str:
 
 def place(frame: Frame) -> str:
     """file:line"""
-    return f"{file(frame)}:{frame.line}"
-
-
-class Placed(Protocol):
-    @property
-    def frame(self) -> Frame | None: ...
-    @property
-    def where(self) -> str: ...
+    return frame.shown
 
 
 def where(one: Placed) -> str:
@@ -74,10 +39,6 @@ def where(one: Placed) -> str:
 def shortened(text: str, most: int) -> str:
     """Text of unknown origin and length: printable, of at most so many characters before escapes."""
     return printable(text if len(text) <= most else text[: most - 1] + "…")
-
-
-def function(frame: Frame | None) -> str:
-    return frame.function.replace(".<locals>", "") if frame is not None else ""
 
 
 _LOOPS = 3  # named in a sentence
