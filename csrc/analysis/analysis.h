@@ -221,6 +221,7 @@ typedef struct cm_leak_part {
     uint32_t stack;
     int64_t bytes; /* of nodes: estimated */
     uint64_t count;
+    bool unrun; /* nodes that no backward ran, which would release what they saved */
 } cm_leak_part;
 
 /* Something that grows. Judged at the last step boundary of its loop. Sizes of graph nodes are

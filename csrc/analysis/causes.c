@@ -153,14 +153,18 @@ static void put_under(causes *c, cm_verdict_row *row, const cm_verdict_row *caus
     row->leak.relation = relation;
 }
 
-/* Whether that line made a node of this row. */
-static bool has_line(causes *c, const cm_verdict_row *nodes, uint32_t line, bool *found)
+/* Whether that line made a node of this row that holds such bytes: any may keep a scalar. */
+static bool has_line(causes *c, const cm_verdict_row *nodes, uint32_t line, bool scalar,
+                     bool *found)
 {
     const cm_leak *leak = &nodes->leak;
     *found = false;
     for (size_t i = 0; i < leak->part_count && !*found; i++) {
+        const cm_leak_part *part = &c->verdicts->part[leak->first_part + i];
         uint32_t class;
-        if (!cm_stack_class_of(c->classes, c->verdicts->part[leak->first_part + i].stack, &class))
+        if (!scalar && !part->unrun)
+            continue;
+        if (!cm_stack_class_of(c->classes, part->stack, &class))
             return false;
         *found = cm_stack_class_line(c->classes, class) == line;
     }
@@ -180,13 +184,13 @@ static bool find_retained(causes *c, const cm_verdict_row *nodes)
     for (int only_steps = 0; only_steps < 2; only_steps++) {
         for (size_t i = 0; i < c->verdicts->rows; i++) {
             cm_verdict_row *row = &c->verdicts->row[i];
-            bool made_there, holds = nodes->holds_inputs || is_scalar(&row->leak);
+            bool made_there;
             if (row->leak.kind != CM_LEAK_BYTES || row->leak.signature != CM_LEAK_SURVIVORS ||
                 !may_stand_under(row, nodes) || !lies_within(row, nodes))
                 continue;
-            if (!has_line(c, nodes, row->line, &made_there))
+            if (!has_line(c, nodes, row->line, is_scalar(&row->leak), &made_there))
                 return false;
-            made_there = row->line == nodes->line || (holds && made_there);
+            made_there |= row->line == nodes->line;
             if (!only_steps && made_there) {
                 put_under(c, row, nodes, CM_LEAK_RETAINED);
                 held += row->leak.bytes_per_step;

@@ -4,10 +4,10 @@
  * another one, their cause.
  *
  *  - A kept graph retains bytes that survive from the same steps as its nodes: those of the line
- *    that keeps it, and scalars of its lines, which are losses that keep it (CM_LEAK_RETAINED). A
- *    graph that no backward has run also holds what its nodes saved: bytes of the lines that made
- *    such nodes (CM_LEAK_RETAINED), and of other lines (a batch, a mask) if their steps are the
- *    same and they are no more than the rest of it (CM_LEAK_SAME_STEPS).
+ *    that keeps it, and scalars of its lines, which are losses that keep it (CM_LEAK_RETAINED).
+ *    Nodes that no backward has run also hold what they saved: bytes of the lines that made such
+ *    nodes (CM_LEAK_RETAINED), and where most of the graph's are such, of other lines (a batch, a
+ *    mask) if their steps are the same and they are no more than the rest (CM_LEAK_SAME_STEPS).
  *  - A growing set may be computed from another set that grows no slower: both hold what the same
  *    number of steps adds (CM_LEAK_FOLLOWS). The cause is the one that began a step ahead, else the
  *    first-born one.

@@ -125,10 +125,11 @@ static bool report(judge *j, bool with_dead, const cm_leak *judged, const member
     uint64_t unrun = 0, all = 0;
     for (size_t i = 0; i < j->line_parts.count; i++) {
         const cm_census_row *row = &j->line_parts.row[i];
+        bool ran = !(row->youngest & CM_LEAKS_NEVER_RAN);
         all += row->count;
-        unrun += row->youngest & CM_LEAKS_NEVER_RAN ? row->count : 0;
+        unrun += ran ? 0 : row->count;
         j->part[i] = (cm_leak_part){cm_stack_class_example(l->classes, row->step),
-                                    row->bytes / CM_LEAKS_NODE_UNIT * size, row->count};
+                                    row->bytes / CM_LEAKS_NODE_UNIT * size, row->count, !ran};
     }
     leak->bytes = leak->bytes / CM_LEAKS_NODE_UNIT * size;
     leak->bytes_per_step *= (double)size / CM_LEAKS_NODE_UNIT;

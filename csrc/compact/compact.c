@@ -113,7 +113,10 @@ static bool touch(cm_compaction *c, compact_thread *t)
 
 static cm_tick tick_of(const cm_event *e, uint32_t thread)
 {
-    return (cm_tick){.stack = e->stack, .thread = thread, .no_grad = e->flags & CM_EVF_NO_GRAD};
+    return (cm_tick){.stack = e->stack,
+                     .thread = thread,
+                     .kind = (uint32_t)e->size,
+                     .no_grad = e->flags & CM_EVF_NO_GRAD};
 }
 
 /* A window is read by itself, so that highest values and first events begin again. */

@@ -234,8 +234,7 @@ static bool draft_steps(const cm_clock *clock, const primary *p, cm_moment begin
         fine = p->kind == CM_TICK_STEP || cm_clock_fill(silences, i, out);
         const cm_clock_group *g = &p->group[i];
         if (fine && i < p->count)
-            fine = add_step(p, ends ? g : g - 1, cm_clock_bound(clock->leads, g, p->kind),
-                            g->backward, out);
+            fine = add_step(p, ends ? g : g - 1, cm_clock_end(silences, g), g->backward, out);
         else if (fine && !ends && out->count == before && cm_clock_last_step(&view, p->kind, &last))
             fine = add_step(p, g - 1, last, g[-1].newest, out);
     }

@@ -8,8 +8,10 @@
 /* Where what belongs to a tick begins: at the tick, or at an allocation before it. */
 typedef struct cm_clock_lead {
     cm_moment at;
-    uint32_t site; /* number of the tick's stack */
-    bool first;    /* the site's first tick: cm_clock_leads_begin knows */
+    cm_moment behind; /* of batches and calls: where what trails the tick before ends */
+    uint32_t site;    /* number of the tick's stack */
+    bool first;       /* the site's first tick: cm_clock_leads_begin and _behind know */
+    bool trailed;     /* ... if something does */
 } cm_clock_lead;
 
 /* false: out of memory. */
@@ -33,6 +35,10 @@ void cm_clock_leads_close(cm_clock_leads *leads, cm_moment at);
 size_t cm_clock_leads_sites(const cm_clock_leads *leads);
 /* Where it begins, by all ticks so far. */
 cm_moment cm_clock_leads_begin(const cm_clock_leads *leads, const cm_clock_lead *lead);
+/* Where what trails the tick before it ends, by all ticks so far. false: nothing does. */
+bool cm_clock_leads_behind(const cm_clock_leads *leads, const cm_clock_lead *lead, cm_moment *end);
+/* The same behind the last tick; end: of the recording. */
+bool cm_clock_leads_last(const cm_clock_leads *leads, cm_moment *end);
 /* Where something new begins after the last tick. false: nowhere. */
 bool cm_clock_leads_trail(const cm_clock_leads *leads, cm_moment *trail);
 

@@ -119,6 +119,8 @@ void cm_clock_silences_free(cm_clock_silences *silences);
 /* Adds the steps of another clock before group i (i == count: after the last). */
 bool cm_clock_fill(const cm_clock_silences *silences, size_t i, cm_clock_drafts *out);
 bool cm_clock_add_draft(cm_clock_drafts *d, const cm_clock_draft *draft);
+/* The end of the clock's step that ends with g, with what trails it; else g's bound. */
+cm_moment cm_clock_end(const cm_clock_silences *silences, const cm_clock_group *g);
 /* Where the clock's step continues after `position`, before the end of group i. false: nothing of
  * it ticks. */
 bool cm_clock_resumes(const cm_clock_silences *silences, size_t i, uint64_t position,

@@ -336,6 +336,39 @@ bool cm_clock_resumes(const cm_clock_silences *silences, size_t i, uint64_t posi
     return found;
 }
 
+/* The next batch or call behind `position` that ends no iteration; NULL: none. */
+static const cm_clock_lead *next_begin(const cm_clock_silences *silences, uint64_t position)
+{
+    const cm_clock_view *v = silences->view;
+    const cm_clock_stream *data = &v->stream[CM_TICK_DATA], *calls = &v->stream[CM_TICK_MODULE];
+    size_t d = first_group_at(data, position);
+    for (size_t c = first_group_at(calls, position); c < calls->count; c++) {
+        const cm_clock_group *call = &calls->group[c];
+        if (d < data->count && data->group[d].first.position < call->first.position)
+            break;
+        if (!presence_of(silences, CM_TICK_MODULE, &call->first_lead)->trails)
+            return &call->first_lead;
+        if (!presence_of(silences, CM_TICK_MODULE, &call->last_lead)->trails)
+            return &call->last_lead;
+    }
+    return d < data->count ? &data->group[d].first_lead : NULL;
+}
+
+cm_moment cm_clock_end(const cm_clock_silences *silences, const cm_clock_group *g)
+{
+    const cm_clock_view *v = silences->view;
+    cm_moment bound = cm_clock_bound(v->leads, g, v->kind), end = v->end, begin;
+    if (v->kind != CM_TICK_OPTIMIZER && v->kind != CM_TICK_BACKWARD)
+        return bound;
+    const cm_clock_lead *next = next_begin(silences, bound.position);
+    if (next == NULL)
+        return g == &v->group[v->count - 1] && cm_clock_leads_last(v->leads, &end) ? end : bound;
+    if (!cm_clock_leads_behind(v->leads, next, &end))
+        return bound;
+    begin = cm_clock_leads_begin(v->leads, next);
+    return begin.position < end.position ? begin : end;
+}
+
 bool cm_clock_begins(const cm_clock_silences *silences, uint64_t position)
 {
     const cm_clock_stream *s = &silences->view->stream[CM_TICK_MODULE];

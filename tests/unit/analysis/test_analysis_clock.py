@@ -1389,6 +1389,51 @@ def test_what_ends_an_iteration_belongs_to_it(program: Program) -> None:
     assert [result.ends[5], result.ends[14]] == begins
 
 
+@pytest.mark.parametrize("batch", [BATCH, None], ids=["batches", "no batches"])
+@pytest.mark.parametrize("also_calls", [False, True])
+def test_what_trails_an_update_is_of_its_step(program: Program, also_calls: bool, batch: int | None) -> None:
+    """A metric behind the update, also before an evaluation of one call, which has a batch of its own."""
+    ends, evaluations = [], []
+    for _ in range(4):
+        for _ in range(3):
+            at = program.block(batch) if batch else program.position
+            ends.append(at)
+            program.tick(MODULE, 300, 50)
+            program.backward()
+            program.opt()
+            program.block(AFTER)
+            if also_calls:
+                program.tick(MODULE, 310, 52, no_grad=True)
+            program.block(SUM)
+            program.block(SUM)
+        evaluations.append(program.block(TEST_BATCH))
+        program.tick(MODULE, 300, 60, no_grad=True)
+        program.block(REST)
+    result = program.result()
+    of_training = [end for end, loop in zip(result.ends, result.loop_of, strict=True) if loop == "training"]
+    assert result.loops == {"training": 12, "evaluation": 4}
+    assert of_training[2::3] == evaluations
+    # Known from the first evaluation on.
+    assert [of_training[i] for i in (3, 4, 6, 7, 9, 10)] == [ends[i] for i in (4, 5, 7, 8, 10, 11)]
+
+
+def test_what_leads_to_a_call_trails_nothing(program: Program) -> None:
+    """Training and evaluation in one loop, which makes batches at one line."""
+    made = []
+    for _ in range(4):
+        for trains in (True, True, True, False):
+            at = program.block(BATCH)
+            program.tick(MODULE, 300, 50, no_grad=not trains)
+            if trains:
+                program.backward()
+                program.opt()
+            else:
+                made.append(at)
+    result = program.result()
+    of_training = [end for end, loop in zip(result.ends, result.loop_of, strict=True) if loop == "training"]
+    assert of_training[2::3] == program.ends[2::3]
+
+
 def test_the_last_call_ends_where_something_new_begins(program: Program) -> None:
     made = []
     for _ in range(5):

@@ -52,6 +52,23 @@ def test_a_graph_that_a_backward_ran_holds_no_inputs(verdicts: Verdicts) -> None
     assert sorted(under(report, report["leaks"][0])) == [(51, "retained by the graph"), (52, "retained by the graph")]
 
 
+def test_a_metric_with_a_graph_behind_the_backward(verdicts: Verdicts) -> None:
+    """Its own nodes, which no backward ran, hold what they saved, however many others were run."""
+
+    def body(p: Program, i: int) -> None:
+        forward(p, keep=True)
+        p.new(2000, 51)
+        p.new(1000, 55)
+        p.node(55)
+        p.new(4, 56)
+        p.node(56)
+
+    report = verdicts(train(40, body))
+    graph, bytes_ = report["leaks"]
+    assert (graph["kind"], line_of(report, graph), line_of(report, bytes_)) == ("nodes", 56, 51)
+    assert sorted(under(report, graph)) == [(55, "retained by the graph"), (56, "retained by the graph")]
+
+
 def test_what_is_kept_in_other_steps_is_another_leak(verdicts: Verdicts) -> None:
     def body(p: Program, i: int) -> None:
         p.node(50)
