@@ -5,9 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from evidence.accounts.runs import Runs, on_cpu, on_device
-from tests.on_device.simulated.conftest import sim_python
-
-__all__ = ["sim_python"]
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ GLOBS = (
     "docs/internals/*.md",
     "docs/*/README.md",
     "evidence/**/README.md",
+    "evidence/gpu/findings.md",
     "tests/**/*.md",
     "csrc/**/*.md",
 )

@@ -1,11 +1,11 @@
-"""python -m tests.on_device.gpu [NAME ...] [--save]
+"""python -m evidence.gpu [NAME ...] [--save]
 
-Asks the GPU that is here what CUPTI's documentation leaves open (tests/on_device/gpu/checks.py) and compares with what
-is expected. --save writes docs/gpu/driver/<date>-<GPU>.json and, from all such files, the table in
-docs/gpu-findings.md.
+Asks the GPU that is here what CUPTI's documentation leaves open (evidence/gpu/checks.py) and compares with what
+is expected. --save writes results/driver/<date>-<GPU>.json and, from all such files, the table in
+evidence/gpu/findings.md.
 
 Start it with a Python that has a CUDA build of PyTorch (.venv-cuda/bin/python after `make test`), in the root of the
-source tree, on a GPU that nobody else uses; it needs gcc. python -m tests.on_device.gpu.compare_real is the other half:
+source tree, on a GPU that nobody else uses; it needs gcc. python -m evidence.gpu.compare_real is the other half:
 the allocator's events against the simulated device.
 
 Exit codes: 0 all as expected; 1 something is not, or a check failed; 2 wrong usage; 77 there is no GPU here.
@@ -24,9 +24,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.on_device.gpu import tables
-from tests.on_device.gpu.checks import CHECKS, Check, clean_environment
-from tests.on_device.gpu.compare_real import ASK, NO_GPU, Failed, child
+from evidence.gpu import tables
+from evidence.gpu.checks import CHECKS, Check, clean_environment
+from evidence.gpu.compare_real import ASK, NO_GPU, Failed, child
 from tests.on_device.simulated import device
 
 SOURCE = Path(__file__).with_name("cupti_facts.c")
@@ -62,7 +62,7 @@ def ask(check: Check, program: Path, folder: Path, environment: dict[str, str], 
         where = folder / re.sub(r"\W", "_", check.key)
         where.mkdir()
         found: dict[str, Any] = child(
-            {**environment, **check.environment}, "-m", "tests.on_device.gpu.with_torch", check.name, str(where)
+            {**environment, **check.environment}, "-m", "evidence.gpu.with_torch", check.name, str(where)
         )
         return found
     # The simulated device's functions are in the process from its start.
@@ -103,10 +103,10 @@ def judge_all(checks: list[Check], environment: dict[str, str], stand_in: bool) 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.on_device.gpu", description=__doc__.split("\n\n")[1])
+    parser = argparse.ArgumentParser(prog="python -m evidence.gpu", description=__doc__.split("\n\n")[1])
     keys = [check.key for check in CHECKS]
     parser.add_argument("names", nargs="*", metavar="NAME", help="checks; all where none is named")
-    parser.add_argument("--save", action="store_true", help="write docs/gpu/driver/<date>-<GPU>.json and the table")
+    parser.add_argument("--save", action="store_true", help="write results/driver/<date>-<GPU>.json and the table")
     stand_in = "for tests of this script: a simulated device in the place of the real one"
     parser.add_argument("--stand-in", metavar="PROFILE", help=stand_in)
     arguments = parser.parse_args()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 Facts = dict[str, Any]
-GENERATIONS = Path(__file__).resolve().parents[2] / "simulator" / "device" / "cupti" / "generations.txt"
+GENERATIONS = Path(__file__).resolve().parents[2] / "tests" / "simulator" / "device" / "cupti" / "generations.txt"
 
 
 @dataclass(frozen=True)

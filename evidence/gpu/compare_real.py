@@ -1,8 +1,8 @@
-"""python -m tests.on_device.gpu.compare_real [NAME ...] [--profile KEY] [--save]
+"""python -m evidence.gpu.compare_real [NAME ...] [--profile KEY] [--save]
 
 Runs the programs of tests/on_device/simulated on the GPU that is here and on the simulated device of the same kind, and
 compares peaks, reserved bytes and the allocator's events one by one; measures what the context, the libraries and their
-workspaces take. --save writes docs/gpu/<date>-<GPU>.json and, from all such files, the tables in docs/gpu-findings.md
+workspaces take. --save writes results/<date>-<GPU>.json and, from all such files, the tables in findings.md
 and docs/limits.md.
 
 Start it with a Python that has a CUDA build of PyTorch (.venv-cuda/bin/python after `make test`), in the root of the
@@ -24,8 +24,8 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from tests.on_device.gpu import tables
-from tests.on_device.gpu.compare import Comparison, compare
+from evidence.gpu import tables
+from evidence.gpu.compare import Comparison, compare
 from tests.on_device.simulated import device
 from tests.on_device.simulated.programs import PROGRAMS, Program
 
@@ -99,19 +99,16 @@ def comparable(program: Program, devices: int, stand_in: bool) -> str:
 
 def run(program: Program, real: dict[str, str], simulated: dict[str, str]) -> tuple[Comparison, bool]:
     facts = [
-        child({**side, **program.environment}, "-m", "tests.on_device.gpu.facts", program.name)
-        for side in (real, simulated)
+        child({**side, **program.environment}, "-m", "evidence.gpu.facts", program.name) for side in (real, simulated)
     ]
     return compare(facts[0], facts[1], ordered=program.ordered), program.ordered
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.on_device.gpu.compare_real", description=__doc__.split("\n\n")[1]
-    )
+    parser = argparse.ArgumentParser(prog="python -m evidence.gpu.compare_real", description=__doc__.split("\n\n")[1])
     parser.add_argument("names", nargs="*", metavar="NAME", help="programs; all where none is named")
     parser.add_argument("--profile", help="compare with this one of the simulator, not with the one of the GPU's name")
-    parser.add_argument("--save", action="store_true", help="write docs/gpu/<date>-<GPU>.json and the tables")
+    parser.add_argument("--save", action="store_true", help="write results/<date>-<GPU>.json and the tables")
     stand_in = "for tests of this script: a simulated device in the place of the real one"
     parser.add_argument("--stand-in", metavar="PROFILE", help=stand_in)
     arguments = parser.parse_args()
@@ -153,8 +150,8 @@ def compare_all(
         said = "not comparable event by event" if not ordered else difference or f"equal, {found.events} events"
         print(f"  {name:20} {said}", flush=True)
         rows.append({**asdict(found), "ordered": ordered})
-    measured = child(real, "-m", "tests.on_device.gpu.measure")
-    modelled = child(simulated, "-m", "tests.on_device.gpu.measure")
+    measured = child(real, "-m", "evidence.gpu.measure")
+    modelled = child(simulated, "-m", "evidence.gpu.measure")
     for kind in ("beyond", "workspaces"):
         for name, size in measured[kind].items():
             print(f"  {name:24} {size:>14,} bytes, simulated {modelled[kind].get(name, 0):,}")

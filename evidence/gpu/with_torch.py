@@ -1,4 +1,4 @@
-"""python -m tests.on_device.gpu.with_torch NAME FOLDER: the driver level under PyTorch on whatever device is there, as
+"""python -m evidence.gpu.with_torch NAME FOLDER: the driver level under PyTorch on whatever device is there, as
 JSON.
 
 Allocator back ends are chosen by the environment, as PyTorch reads it.

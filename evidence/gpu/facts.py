@@ -1,4 +1,4 @@
-"""python -m tests.on_device.gpu.facts NAME: that program on whatever device is there; prints as JSON what its allocator
+"""python -m evidence.gpu.facts NAME: that program on whatever device is there; prints as JSON what its allocator
 did.
 
 Addresses differ from run to run, so events name a block by its segment's number and its offset in it.

@@ -1,4 +1,4 @@
-"""tests/on_device/gpu/compare_real.py with a simulated device in the real one's place: equal ones are equal, others are
+"""evidence/gpu/compare_real.py with a simulated device in the real one's place: equal ones are equal, others are
 not."""
 
 import json
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from cuptimem.simulation import cards
+from evidence.gpu import tables
+from evidence.gpu.compare import compare
+from evidence.gpu.compare_real import KINDS, NO_GPU, profile_of
 from tests.conftest import ROOT, Result, clean_environment
-from tests.on_device.gpu import tables
-from tests.on_device.gpu.compare import compare
-from tests.on_device.gpu.compare_real import KINDS, NO_GPU, profile_of
 
 Compare = Callable[..., Result]
 
@@ -23,7 +23,7 @@ Compare = Callable[..., Result]
 def compare_real(sim_python: str) -> Compare:
     def call(*arguments: str) -> Result:
         done = subprocess.run(
-            [sim_python, "-W", "ignore", "-m", "tests.on_device.gpu.compare_real", *arguments],
+            [sim_python, "-W", "ignore", "-m", "evidence.gpu.compare_real", *arguments],
             capture_output=True,
             text=True,
             env={**clean_environment(), "CUDA_VISIBLE_DEVICES": ""} if not arguments else clean_environment(),
@@ -108,9 +108,9 @@ def test_profiles_by_name() -> None:
 
 
 def test_tables_are_what_the_results_say() -> None:
-    """docs/gpu-findings.md and docs/limits.md say what docs/gpu/*.json say."""
+    """evidence/gpu/findings.md and docs/limits.md say what evidence/gpu/results/*.json say."""
     for path, text in tables.documents().items():
-        assert path.read_text() == text, f"{path.name} is not up to date: python -m tests.on_device.gpu.tables"
+        assert path.read_text() == text, f"{path.name} is not up to date: python -m evidence.gpu.tables"
     if not tables.results():
         assert all(tables.NOTHING in text for text in tables.documents().values())
 

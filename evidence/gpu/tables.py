@@ -1,4 +1,4 @@
-"""The tables in docs/gpu-findings.md and docs/limits.md, made from docs/gpu/*.json: what real GPUs gave."""
+"""The tables in findings.md and docs/limits.md, made from results/*.json: what real GPUs gave."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.on_device.gpu.checks import CHECKS
+from evidence.gpu.checks import CHECKS
 from tests.results import replaced
 
-ROOT = Path(__file__).resolve().parents[3]
-RESULTS = ROOT / "docs" / "gpu"
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
 DRIVER_RESULTS = RESULTS / "driver"
-FINDINGS, LIMITS = ROOT / "docs" / "gpu-findings.md", ROOT / "docs" / "limits.md"
-BEGIN = "<!-- made by tests/on_device/gpu/compare_real.py -->"
-DRIVER_BEGIN = "<!-- made by python -m tests.on_device.gpu -->"
+FINDINGS, LIMITS = HERE / "findings.md", ROOT / "docs" / "limits.md"
+BEGIN = "<!-- made by evidence/gpu/compare_real.py -->"
+DRIVER_BEGIN = "<!-- made by python -m evidence.gpu -->"
 NOTHING = "not yet measured"
 NOT_RUN = "not yet run on a GPU"
 

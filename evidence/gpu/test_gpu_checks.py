@@ -1,4 +1,4 @@
-"""python -m tests.on_device.gpu with a simulated device in the GPU's place: every check runs, and the simulated device
+"""python -m evidence.gpu with a simulated device in the GPU's place: every check runs, and the simulated device
 gives the expected answers."""
 
 import json
@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from evidence.gpu import tables
+from evidence.gpu.checks import CHECKS, NESTED, lengths
+from evidence.gpu.compare_real import NO_GPU
 from tests.conftest import ROOT, Result, clean_environment
-from tests.on_device.gpu import tables
-from tests.on_device.gpu.checks import CHECKS, NESTED, lengths
-from tests.on_device.gpu.compare_real import NO_GPU
 
 KEYS = [check.key for check in CHECKS]
 
 
 def run(python: str, *arguments: str) -> Result:
     done = subprocess.run(
-        [python, "-W", "ignore", "-m", "tests.on_device.gpu", *arguments],
+        [python, "-W", "ignore", "-m", "evidence.gpu", *arguments],
         capture_output=True,
         text=True,
         env={**clean_environment(), "CUDA_VISIBLE_DEVICES": ""} if not arguments else clean_environment(),

@@ -1,4 +1,4 @@
-"""python -m tests.on_device.gpu.measure: what the context and the libraries take of the device, as JSON.
+"""python -m evidence.gpu.measure: what the context and the libraries take of the device, as JSON.
 
 Each line of it is what the whole device has in use (NVML) beyond what was in use before this process came and what
 PyTorch's allocator has reserved, in bytes. On a GPU that others use at the same time the numbers mean nothing.
