@@ -96,7 +96,7 @@ def process_at_exit(function: Callable[[], None], /) -> Callable[[], None]: ... 
 
 # garbage (csrc/python/py_garbage.c)
 def garbage_callback(phase: str, info: dict[str, int], /) -> None: ...  # for gc.callbacks
-def garbage_final() -> bool: ...  # a full collection between marks; False: within a collection
+def garbage_final(enable: bool, /) -> bool: ...  # a full collection between marks; False: within a collection
 def garbage_forget() -> None: ...  # in a forked child
 
 # who refers to what (csrc/python/py_referrers.c)

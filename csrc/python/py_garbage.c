@@ -106,12 +106,13 @@ static void restore_callbacks(PyObject *gc, PyObject *others)
 
 PyDoc_STRVAR(
     garbage_final_doc,
-    "garbage_final() -> bool\n\n"
+    "garbage_final(enable) -> bool\n\n"
     "Runs a full collection with marks of its own, automatic collection on or off;\n"
-    "garbage_callback must be in gc.callbacks. False where there was none: this is called\n"
+    "garbage_callback must be in gc.callbacks. enable: turns automatic collection on first, with\n"
+    "no allocation in between that would start one. False where there was none: this is called\n"
     "from within a collection.");
 
-static PyObject *garbage_final(PyObject *module, PyObject *unused)
+static PyObject *garbage_final(PyObject *module, PyObject *enable)
 {
     if (final != NOT_ASKED)
         Py_RETURN_FALSE;
@@ -124,6 +125,8 @@ static PyObject *garbage_final(PyObject *module, PyObject *unused)
         return NULL;
     }
     final = ASKED;
+    if (enable == Py_True)
+        PyGC_Enable();
     /* Not PyGC_Collect, which does nothing while automatic collection is off. */
     PyObject *found = PyObject_CallMethod(gc, "collect", NULL);
     bool ran = final == RAN;
@@ -148,7 +151,7 @@ static PyObject *garbage_forget(PyObject *module, PyObject *unused)
 PyMethodDef cm_py_garbage_methods[] = {
     {"garbage_callback", (PyCFunction)(void (*)(void))garbage_callback, METH_FASTCALL,
      garbage_callback_doc},
-    {"garbage_final", garbage_final, METH_NOARGS, garbage_final_doc},
+    {"garbage_final", garbage_final, METH_O, garbage_final_doc},
     {"garbage_forget", garbage_forget, METH_NOARGS, garbage_forget_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -13,7 +13,7 @@ import gc
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import GetSetDescriptorType, ModuleType
 from typing import Any
 
@@ -66,6 +66,15 @@ def no_collection() -> Iterator[None]:
                 if _resume and not _pausing:
                     _resume = False
                     gc.enable()
+
+
+def collect_in_pause(collect: Callable[[bool], bool]) -> None:
+    """Inside no_collection: calls this with whether automatic collection is to be on as it begins. If it returns True,
+    what it has left that at stays."""
+    global _resume
+    resumes = _resume and len(_pausing) == 1
+    if collect(resumes) and resumes:
+        _resume = False
 
 
 # A pattern that no filter of the program has: a comparison of the two ends before any class is compared.

@@ -247,7 +247,9 @@ class Search:
         while (before := self._best[id(way[-1])][1]) is not None:
             way.append(before)
         way.reverse()
-        _, head, tail = min(self._ends[id(way[0])])
+        cost, head, tail = min(self._ends[id(way[0])])
+        if cost == _LOCAL_FUNCTION and self._is_in_cycle(way[0]):  # a function that calls itself, and has no other name
+            return None
         return _joined(head, tail, list(self._segments(way)))
 
     def owned(self, item: Any, module: type, optimizer: type) -> Route | None:
@@ -291,6 +293,16 @@ class Search:
             if before is None:
                 return min(self._ends[id(way)])[2].startswith("in ")
             way = before
+        return False
+
+    def _is_in_cycle(self, item: Any) -> bool:
+        climbed, frontier = {id(item)}, [item]
+        while frontier and len(climbed) < _LEVELS:
+            parents = self._parents.get(id(frontier.pop()), ())
+            if any(one is item for one in parents):
+                return True
+            frontier += [one for one in parents if id(one) not in climbed]
+            climbed.update(map(id, parents))
         return False
 
     def unnamed(self, item: Any) -> Route:

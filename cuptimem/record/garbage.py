@@ -34,9 +34,11 @@ def forget(core: "ModuleType") -> None:
     core.garbage_forget()
 
 
-def collect_finally(core: "ModuleType") -> None:
+def collect_finally(core: "ModuleType", enable: bool = False) -> bool:
     """The marked collection. Finalizers and weak references' callbacks run as in any other: what they raise goes to
-    sys.unraisablehook. None is made from within a collection, nor when Python already tears itself down."""
-    if not sys.is_finalizing():
-        watch(core)  # the program may have emptied the list
-        core.garbage_final()
+    sys.unraisablehook. None is made from within a collection, nor when Python already tears itself down. enable:
+    automatic collection is on from its first moment. Whether it was made."""
+    if sys.is_finalizing():
+        return False
+    watch(core)  # the program may have emptied the list
+    return bool(core.garbage_final(enable))

@@ -21,6 +21,7 @@ from cuptimem.objects import graph_paths, living, referrers
 from cuptimem.objects.referrers import Route, Segment
 from cuptimem.record import refusals
 from cuptimem.record.recorder import HolderSearch
+from cuptimem.report.cycles import CYCLE, is_much
 from cuptimem.report.leaks import OTHERS, UNDECIDED, Holder, Leak
 from cuptimem.report.stacks import Frame, user_frame
 
@@ -75,6 +76,7 @@ class Want:
     addresses: Collection[int] = ()  # of blocks made on the nodes' lines
     whole: bool = False  # whether what the largest holders leave is worth a word however little it is
     scale: float = field(init=False, default=1.0)
+    cycles: tuple[Holder, ...] = field(init=False, default=())  # whole: those without any other holder are found apart
     by_variable: bool = field(init=False, default=False)  # most of it is reached from a variable, not a module's state
 
     def __post_init__(self) -> None:
@@ -258,7 +260,11 @@ class _Finder:
             for address, size in want.blocks
         ]
         want.by_variable = 2 * sum(map(self._is_of_variable, want.blocks)) > len(want.blocks)
-        return _grouped(found, len(want.blocks), sum(size for _, size in want.blocks), want.scale, want.whole)
+        if want.whole:  # a collection frees these
+            cycles = [one for one in found if one.route.head.startswith(CYCLE)]
+            want.cycles = _grouped(cycles, len(cycles), sum(one.bytes for one in cycles), want.scale)
+            found = [one for one in found if not one.route.head.startswith(CYCLE)]
+        return _grouped(found, len(found), sum(one.bytes for one in found), want.scale, want.whole)
 
     def _is_of_variable(self, block: _Block) -> bool:
         return any(self.search.is_of_variable(one, self.torch.nn.Module) for one in self.at.get(block[0], ()))
@@ -396,7 +402,8 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
         yield
     reasons = _EARLY if look.early else UNDECIDED
     rows = [row for row in _growing(raw, reasons) if not (look.early and _key(row) in look.known)]
-    if not look.alive and not rows:
+    waited = {} if look.early else _waited(raw)
+    if not look.alive and not rows and not waited:
         return
     blocks = _Kept(raw)
     wants = [
@@ -415,15 +422,19 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
         for want in wants:
             want.sample(_BLOCKS_EARLY // len(wants))
     alive = [(row, want) for row, want in zip(rows, wants, strict=True) if want.nodes or want.blocks]
-    lines = blocks.largest_lines(_LINES) if look.alive else []
+    lines = blocks.largest_lines(_LINES if look.alive else 0, waited)
     error = None if look.early else sys.exc_info()[1] or refusals.ended_program()
-    wanted = [*(want for _, want in alive), *(Want(blocks, whole=True) for _, _, blocks in lines)]
-    found = find(wanted, error, is_short=look.early)
+    of_lines = [Want(blocks, whole=True) for _, _, blocks in lines]
+    found = find([*(want for _, want in alive), *of_lines], error, is_short=look.early)
+    look.finds_garbage = _is_garbage_much(raw, zip((device for _, device, _ in lines), of_lines, strict=True))
 
     def write() -> None:
         # Before those of leaks: a reader that does not know CM_HOLDER_ALIVE goes by the last ones of a stack.
-        for (stack, device, _), holders in zip(lines, found[len(alive) :], strict=True):
-            _record(core, stack, _OF_ALIVE, device, holders)
+        for (stack, device, _), want, holders in zip(lines, of_lines, found[len(alive) :], strict=True):
+            if look.alive and not (look.goes_again and look.finds_garbage):
+                _record(core, stack, _OF_ALIVE, device, holders)
+            if not look.is_again:
+                _record(core, stack, _OF_ALIVE, device, want.cycles)
         for (row, want), holders in zip(alive, found, strict=False):
             # What was found earlier counts on where most of it is gone by now.
             named = sum(one.bytes for one in holders if one.is_named)
@@ -463,6 +474,22 @@ def _analysis(core: Any, source: tuple[str, object, int], patience: float) -> Ma
             return None
         raise
     return found
+
+
+def _waited(raw: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Where collections have freed much of what a device had at its peak: the stacks that made it, by device."""
+    return {
+        row["device"]: [one[2] for one in row["garbage"]["contributors"]]
+        for row in raw["devices"]
+        if is_much(max(row["garbage"]["most"], row["garbage"]["at_peak"]), row["peak"])
+    }
+
+
+def _is_garbage_much(raw: Mapping[str, Any], wants: Iterable[tuple[str, Want]]) -> bool:
+    waits: dict[str, int] = {}
+    for device, want in wants:
+        waits[device] = waits.get(device, 0) + sum(one.bytes for one in want.cycles)
+    return any(is_much(waits.get(row["device"], 0), row["peak"]) for row in raw["devices"])
 
 
 def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -551,7 +578,8 @@ class _Kept:
         ]
         return Want(blocks or [block for where, block in on_lines if where == device])
 
-    def largest_lines(self, most: int) -> list[_Held]:
+    def largest_lines(self, most: int, also: Mapping[str, Iterable[int]]) -> list[_Held]:
+        """also: by device, stacks whose lines are among them whatever their size."""
         held: dict[tuple[_Line, str], list[_Block]] = {}
         for line, blocks in self._by_line.items():
             if line is not None:
@@ -559,6 +587,8 @@ class _Kept:
                     held.setdefault((line, device), []).append(block)
         sums = {key: sum(size for _, size in blocks) for key, blocks in held.items()}
         largest = sorted(held, key=lambda key: (-sums[key], key))[:most]
+        others = ((line, device) for device, stacks in also.items() for line in map(self._lines.get, stacks))
+        largest += [one for one in dict.fromkeys(others) if one in held and one not in largest]
         return [(self._stack_of[line], device, held[line, device]) for line, device in largest]
 
     def at_line(self, line: _Line | str) -> list[_Block]:

@@ -180,6 +180,19 @@ def look_for_holders(core: "ModuleType", look: "HolderSearch") -> None:
             continue
 
 
+def look_and_collect(core: "ModuleType", look: "HolderSearch", collect: "Callable[[bool], bool]") -> None:
+    """The same, then this collection, and none in between that the search's own objects would start. collect: gets
+    whether it is to turn automatic collection on."""
+    if "torch" not in sys.modules:
+        collect(False)
+        return
+    from cuptimem.objects import living
+
+    with living.no_collection():
+        look_for_holders(core, look)
+        living.collect_in_pause(collect)
+
+
 def _parts_of_look(core: "ModuleType", look: "HolderSearch") -> "Iterator[None]":
     try:
         from cuptimem.objects import living

@@ -188,15 +188,28 @@ class Window:
 class HolderSearch:
     """A search for who holds what grows (holders.py). early: while the loop runs, in its thread, which must not wait
     for more than a few milliseconds; sooner: only if the recording will be too long for the next one; alive: at the
-    end, for who holds what is alive, too."""
+    end, for who holds what is alive, too. goes_again: where garbage matters another search follows, is_again, when it
+    is collected."""
 
-    def __init__(self, window: Window, *, early: bool = False, sooner: bool = False, alive: bool = True) -> None:
+    def __init__(
+        self,
+        window: Window,
+        *,
+        early: bool = False,
+        sooner: bool = False,
+        alive: bool = True,
+        goes_again: bool = False,
+        is_again: bool = False,
+    ) -> None:
         capture = window.capture
         self.window = window
         self.early = early
         self.recorded = time.monotonic() - capture.began
         self.sooner = sooner
         self.alive = alive and not early
+        self.goes_again = goes_again
+        self.is_again = is_again
+        self.finds_garbage = False  # much of it, set by the search
         self.known = capture.holders
 
     @property
@@ -329,25 +342,30 @@ def close_window(
     try:
         if _begins_to_close(window, error) and collect:
             capture = window.capture
-            seeks = look and capture.options.holders and capture.windows == [window]
-            # Reference cycles hold what the collection below frees: while automatic collection is off, and where
-            # memory was refused for it.
-            seeks_before = seeks and (not gc.isenabled() or (error is not None and refusals.is_of(error)))
-            if seeks_before:
-                _look_for_holders(window, alive)
-            garbage.collect_finally(capture.core)  # runs the program's finalizers: without the lock
+            again = None
+            if look and capture.options.holders and capture.windows == [window]:
+                again = _look_and_collect(window, alive, error)
+            else:
+                garbage.collect_finally(capture.core)  # runs the program's finalizers: without the lock
             if look:
                 instruments.look_at_the_end(capture.core)
-            if seeks and not seeks_before:
-                _look_for_holders(window, alive)
+            if again is not None:
+                instruments.look_for_holders(capture.core, again)
         _close(window)
     except BaseException:
         _close(window)  # goes on where a signal's handler raised; nothing if it had come to its end
         raise
 
 
-def _look_for_holders(window: Window, alive: bool) -> None:
-    instruments.look_for_holders(window.capture.core, HolderSearch(window, alive=alive))
+def _look_and_collect(window: Window, alive: bool, error: BaseException | None) -> HolderSearch | None:
+    """Who holds what is known before the collection, for that frees what reference cycles hold. Returns the search
+    that is to follow it: what it frees has no holder at the end."""
+    core = window.capture.core
+    # Without automatic collection the leak is what the collection frees; a refusal's page has what was alive then.
+    goes_again = gc.isenabled() and not (error is not None and refusals.is_of(error))
+    search = HolderSearch(window, alive=alive, goes_again=goes_again)
+    instruments.look_and_collect(core, search, lambda enable: garbage.collect_finally(core, enable))
+    return HolderSearch(window, alive=alive, is_again=True) if goes_again and search.finds_garbage else None
 
 
 def _begins_to_close(window: Window, error: BaseException | None) -> bool:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from cuptimem.report import brief
 from cuptimem.report.brief import Brief
-from cuptimem.report.leaks import Holder
+from cuptimem.report.cycles import CYCLE
+from cuptimem.report.leaks import OTHERS, Holder
 from cuptimem.report.stacks import Frame, Stack, user_frame
 
 
@@ -44,7 +45,16 @@ class HeldLine(Brief):
 
 
 def holders_of(lines: Iterable[HeldLine], frame: Frame | None) -> tuple[Holder, ...]:
-    """Of a line; () where nothing was searched, or nothing was alive."""
+    """Of a line, the most bytes first; () where nothing was searched, or nothing was alive."""
     if frame is None:
         return ()
-    return next((one.holders for one in lines if one.frame is not None and one.frame.same_line(frame)), ())
+    found = (one for line in lines if line.frame and line.frame.same_line(frame) for one in line.holders)
+    return tuple(sorted(found, key=lambda one: (one.path == OTHERS, -one.bytes)))
+
+
+def by_cycle(lines: Iterable[HeldLine]) -> tuple[tuple[HeldLine, ...], tuple[HeldLine, ...]]:
+    """Those that have a holder beside reference cycles, and those that have none."""
+    split: tuple[list[HeldLine], list[HeldLine]] = ([], [])
+    for one in lines:
+        split[all(holder.path.startswith(CYCLE) for holder in one.holders)].append(one)
+    return tuple(split[0]), tuple(split[1])

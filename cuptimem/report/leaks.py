@@ -1,11 +1,11 @@
 """What grows: leaks and suspects, as plain frozen data."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cuptimem.displayed import Displayed
+from cuptimem.report import cycles
 from cuptimem.report.brief import Brief, where
 from cuptimem.report.stacks import Frame, Stack, user_frame
 from cuptimem.words import size
@@ -26,19 +26,10 @@ UNDECIDED = (
 
 OTHERS = "others"  # in place of a path: what the largest holders leave
 # Paths without a name (referrers.Search.unnamed).
-_CYCLE = "only a reference cycle"
-_NAMELESS = (_CYCLE, "no Python object", "nothing in Python", "more objects than")
+_NAMELESS = (cycles.CYCLE, "no Python object", "nothing in Python", "more objects than")
 _BARE = " that no Python object refers to"
 
-_CLASS_OF_CYCLE = re.compile(_CYCLE + r": (\w+)")
-
 _ENDS_A_STEP = ("step", "optimizer", "backward")  # clocks whose tick is the end of a step
-
-
-def class_of_cycle(path: str) -> str:
-    """The class that a holder's path names where only a cycle holds; else "": Episode of Episode.env → Env.episode."""
-    found = _CLASS_OF_CYCLE.match(path)
-    return found[1] if found else ""
 
 
 def _place(frame: Frame | None, stack_lost: bool) -> str:

@@ -19,7 +19,7 @@ from cuptimem.errors import Error, core
 from cuptimem.report import chart, fragmentation, leaks, ledger, own_code
 from cuptimem.report.chart import Chart, Span
 from cuptimem.report.fragmentation import Fragmentation
-from cuptimem.report.held import HeldLine
+from cuptimem.report.held import HeldLine, by_cycle
 from cuptimem.report.leaks import Leak, Leaks, made_behind
 from cuptimem.report.ledger import NOT_RECORDED, DeviceTimeline, DriverDevice, DriverLevel, Ledger, LedgerLine
 from cuptimem.report.model import (
@@ -265,7 +265,7 @@ class _Loader:
             self._stacks[stack_id] = tuple(made[id(row)] for row in rows)
         loops = {(f.file, f.line): f for stack in self._stacks.values() for f in loop_lines(stack)}
         self.loops = tuple(loops[place] for place in sorted(loops))
-        self.held = self.every(HeldLine, raw.get("held", ()))
+        self.held, self.waiting = by_cycle(self.every(HeldLine, raw.get("held", ())))
         self.clocks = {row["loop"]: {**row, "where": self.place(row["where"])} for row in raw["clock"]["loops"]}
 
     def _frame(self, row: Sequence[Any]) -> Frame:
@@ -487,6 +487,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         device_timelines=loader.every(DeviceTimeline, raw.get("device_timeline", ())),
         code=code,
         held=loader.held,
+        waiting=loader.waiting,
         drawn=tuple(_chart(loader, row) for row in raw.get("charts", ())),
     )
 

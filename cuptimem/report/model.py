@@ -15,6 +15,7 @@ from cuptimem.errors import Error, core
 from cuptimem.report import brief, fragmentation, leaks, ledger, process
 from cuptimem.report.brief import Brief
 from cuptimem.report.chart import Chart, Span
+from cuptimem.report.cycles import class_of, is_much
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.held import HeldLine
 from cuptimem.report.kernels import Kernels
@@ -364,14 +365,6 @@ class KeptBlock(Brief):
     step: int | None  # that it was made in; None: in none
 
 
-_GARBAGE_LEAST = 1 << 20  # bytes that one collection freed: less is said of none
-_GARBAGE_SHARE = 20  # ... and of the peak at least one in so many
-
-
-def is_much(garbage: int, peak: int) -> bool:
-    return garbage >= max(_GARBAGE_LEAST, peak // _GARBAGE_SHARE)
-
-
 @dataclass(frozen=True, slots=True)
 class Garbage:
     """What Python's collections freed on a device: bytes that only reference cycles held until then."""
@@ -638,6 +631,7 @@ class Report(Displayed, Brief):
     step: int | None = None  # the devices' peaks and tables are of this step, not of the run
     code: tuple[str, ...] = ()  # installed packages that count as the user's own code, too
     held: tuple[HeldLine, ...] = ()  # who held the largest lines at the end, the most bytes first
+    waiting: tuple[HeldLine, ...] = ()  # of these, what the collection at the end was to free: the cycles that held it
     drawn: tuple[Chart, ...] = ()  # where charts were asked for: see charts()
     # Of a profile without a path, once its block has ended: gives what has the temporary trace, as long as that is
     # there. Not in a pickle.
@@ -710,11 +704,11 @@ class Report(Displayed, Brief):
     def cycles(self, device: str, line: Line | None = None) -> str:
         """The class whose objects make the cycles that held blocks of this device, of this line where it is known; "":
         no search for holders has seen any."""
-        held = [one for one in (*self.held, *self.leaks, *self.suspects) if one.device == device]
+        held = [one for one in (*self.waiting, *self.leaks, *self.suspects) if one.device == device]
         frame = line.frame if line is not None else None
         held.sort(key=lambda one: frame is None or one.frame is None or not one.frame.same_line(frame))
         paths = (one.path for row in held for one in row.holders)
-        return next((found for path in paths if (found := leaks.class_of_cycle(path))), "")
+        return next((found for path in paths if (found := class_of(path))), "")
 
     @cached_property
     def process_growth(self) -> process.ProcessGrowth | None:

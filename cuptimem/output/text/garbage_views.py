@@ -3,7 +3,8 @@
 from cuptimem.output.text.blocks import Block
 from cuptimem.output.text.ledger_views import prose
 from cuptimem.output.text.words import place, plural, share, size
-from cuptimem.report.model import Contents, Device, Line, OutOfMemory, Report, is_much
+from cuptimem.report.cycles import is_much
+from cuptimem.report.model import Contents, Device, Line, OutOfMemory, Report
 
 _REMEDY = "Break the cycles (weakref), or call gc.collect() every few steps."
 

@@ -22,7 +22,7 @@ _REST = "(not known: compacted, lost, or not a tensor's)"
 
 def page(report: Report, oom: OutOfMemory) -> list[Block]:
     """At most 50 lines of 80 columns."""
-    held = [one for one in report.held if one.device == oom.device] if oom.escaped else []
+    held = [one for one in (*report.held, *report.waiting) if one.device == oom.device] if oom.escaped else []
 
     def lines(oom: OutOfMemory) -> Table:
         return _lines(oom, held)

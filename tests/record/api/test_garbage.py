@@ -210,7 +210,7 @@ def test_an_emptied_list_of_callbacks(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_in_the_collection_still_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(core: object) -> None:
+    def interrupted(*given: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(garbage, "collect_finally", interrupted)

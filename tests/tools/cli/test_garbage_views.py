@@ -120,6 +120,77 @@ def test_models_of_earlier_folds_wait_at_the_peak(tmp_path: Path) -> None:
     assert report.cycles("cpu") == "Trainer"
 
 
+# A kind of cycle for each; the collector is on, and only the program's own calls of it come to anything.
+CYCLES = """\
+import gc, os
+import torch
+
+gc.set_threshold(1 << 20)
+
+
+class Episode:
+    def __init__(self, data):
+        self.data = data
+        self.steps = [self]
+
+
+def search(data):
+    def walk(depth):
+        return data[0] if depth == 0 else walk(depth - 1)
+
+    walk(2)
+
+
+def attempt(data):
+    try:
+        raise ValueError
+    except ValueError as error:
+        reason = error
+
+
+class Finalized:
+    def __init__(self, data):
+        self.data = data
+        self.me = self
+
+    def __del__(self):
+        if not gc.isenabled():
+            os._exit(3)
+
+
+def main():
+    for step in range(12):
+        {call}(torch.ones(1 << 18))
+        if step % 5 == 4:
+            gc.collect()
+
+
+main()
+kept = torch.ones(1 << 18)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "made"),
+    [
+        ("Episode", "Episode"),
+        ("search", "search.<locals>.walk()"),
+        ("attempt", "reason in attempt()"),
+        ("Finalized", "Finalized"),
+        ("torch.sum", ""),
+    ],
+)
+def test_what_makes_cycles_is_named_at_the_end(tmp_path: Path, call: str, made: str) -> None:
+    """Two of twelve wait at the end. They are freed before it, so that nothing holds them there."""
+    report = recorded(tmp_path, CYCLES.format(call=call))
+    assert report.cycles("cpu") == made
+    assert [sum(one.bytes for one in rows) for rows in (report.held, report.waiting)] == [MIB, 2 * MIB if made else 0]
+    assert [one.path for one in report.held[0].holders] == ["kept in module program"]
+    garbage = report.device("cpu").garbage
+    assert garbage is not None
+    assert (garbage.collections, garbage.freed) == ((2, 10 * MIB) if made else (0, 0))
+
+
 @pytest.mark.parametrize(("between", "behind"), [("gc.collect()", "pass"), ("return", "pass")])
 def test_a_model_that_trains_is_no_garbage(tmp_path: Path, between: str, behind: str) -> None:
     report = recorded(tmp_path, FOLDS.format(between=between, behind=behind))
