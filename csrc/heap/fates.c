@@ -21,6 +21,8 @@ enum {
     ALIVE_LABELLED = 0xfe,
     ALIVE = 0xff
 };
+/* A call makes two turns, or three with what is computed behind it: of at least CM_FATE_LONG. */
+enum { CALLS_TURNS = 3 * CM_FATE_LONG };
 enum { SAVERS = ALIVE_AUTOCAST - SAVED, NAMED_MAX = 1 << 22, ROUND_MAX = 16 };
 
 _Static_assert((int)CM_CATEGORIES <= (int)CATEGORY, "a category fits into its bits");
@@ -263,6 +265,15 @@ static verdict judge_collected(const cm_fates *f, const live *l, bool gone)
     return decided(CM_CATEGORY_KEPT);
 }
 
+/* In an evaluation, behind a call, and called past again and again, alone of its stack: a bank of
+ * what it made, not the batch of one call. */
+static bool outlives_calls(const cm_fates *f, const live *l)
+{
+    return l->after && f->passes == l->passes && f->updates == l->updates &&
+           f->forward > l->turn && f->forward - l->turn >= CALLS_TURNS &&
+           cm_purposes_since(&f->purposes, l->stack, l->visit) == 0;
+}
+
 static verdict judge_elsewhere(const cm_fates *f, const live *l, bool gone)
 {
     bool used = f->forward > l->turn;
@@ -282,6 +293,8 @@ static verdict judge_elsewhere(const cm_fates *f, const live *l, bool gone)
         return judge_late(f, l, gone);
     if (used && cm_purposes_carried(&f->purposes, l->stack))
         return decided(CM_CATEGORY_KEPT);
+    if (outlives_calls(f, l))
+        return open_to(CM_CATEGORY_KEPT);
     if (used)
         return (verdict){CM_CATEGORY_INPUT, !gone};
     return gone && !l->inherited ? decided(CM_CATEGORY_TEMPORARY)
