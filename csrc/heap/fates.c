@@ -21,8 +21,8 @@ enum {
     ALIVE_LABELLED = 0xfe,
     ALIVE = 0xff
 };
-/* A call makes two turns, or three with what is computed behind it: of at least CM_FATE_LONG. */
-enum { CALLS_TURNS = 3 * CM_FATE_LONG };
+/* Of CM_FATE_LONG calls: each makes two, or three if something is computed behind it. */
+enum { CALLS_TURNS = 2 * CM_FATE_LONG };
 enum { SAVERS = ALIVE_AUTOCAST - SAVED, NAMED_MAX = 1 << 22, ROUND_MAX = 16 };
 
 _Static_assert((int)CM_CATEGORIES <= (int)CATEGORY, "a category fits into its bits");
@@ -89,6 +89,7 @@ struct cm_fates {
     cm_gradients unnamed;
     cm_purposes purposes;
     uint32_t boundary; /* stack of the last backward pass or update, 0 = none */
+    uint32_t call;     /* ... of the last forward's first block or node */
     /* Stack and thread of the last backward pass, and of its callers those that still run. */
     uint32_t pass, pass_thread, running;
     uint32_t pass_updates; /* ended before it */
@@ -265,12 +266,19 @@ static verdict judge_collected(const cm_fates *f, const live *l, bool gone)
     return decided(CM_CATEGORY_KEPT);
 }
 
+/* A variable's, until the next result. */
+static bool is_replaced(const cm_fates *f, const live *l, bool gone)
+{
+    return gone && cm_purposes_since(&f->purposes, l->stack, l->visit) == 1 &&
+           cm_purposes_repeats(&f->purposes, l->stack);
+}
+
 /* In an evaluation, behind a call, and called past again and again, alone of its stack: a bank of
  * what it made, not the batch of one call. */
 static bool outlives_calls(const cm_fates *f, const live *l)
 {
-    return l->after && f->passes == l->passes && f->updates == l->updates &&
-           f->forward > l->turn && f->forward - l->turn >= CALLS_TURNS &&
+    return l->after && f->passes == l->passes && f->updates == l->updates && f->forward > l->turn &&
+           f->forward - l->turn >= CALLS_TURNS &&
            cm_purposes_since(&f->purposes, l->stack, l->visit) == 0;
 }
 
@@ -295,6 +303,8 @@ static verdict judge_elsewhere(const cm_fates *f, const live *l, bool gone)
         return decided(CM_CATEGORY_KEPT);
     if (outlives_calls(f, l))
         return open_to(CM_CATEGORY_KEPT);
+    if (used && l->after && cm_purposes_results(&f->purposes, l->stack))
+        return decided(is_replaced(f, l, gone) ? CM_CATEGORY_TEMPORARY : CM_CATEGORY_KEPT);
     if (used)
         return (verdict){CM_CATEGORY_INPUT, !gone};
     return gone && !l->inherited ? decided(CM_CATEGORY_TEMPORARY)
@@ -333,10 +343,9 @@ static verdict judge_forward(const cm_fates *f, const live *l, bool gone)
         return decided(CM_CATEGORY_ACTIVATION);
     uint32_t since = cm_purposes_since(&f->purposes, l->stack, l->visit);
     if (since > 0) /* beyond its call */
-        return decided(was_in_graph(f, l) ? CM_CATEGORY_ACTIVATION
-                       : gone && since == 1 && cm_purposes_repeats(&f->purposes, l->stack)
-                           ? CM_CATEGORY_TEMPORARY /* a variable's, until the next result */
-                           : CM_CATEGORY_KEPT);
+        return decided(was_in_graph(f, l)        ? CM_CATEGORY_ACTIVATION
+                       : is_replaced(f, l, gone) ? CM_CATEGORY_TEMPORARY
+                                                 : CM_CATEGORY_KEPT);
     if (gone && !l->inherited)
         return decided(CM_CATEGORY_TEMPORARY);
     return open_to(f->refused > l->turn ? CM_CATEGORY_TEMPORARY : CM_CATEGORY_KEPT);
@@ -451,10 +460,15 @@ static bool note_stack(cm_fates *f, live *l, uint32_t stack)
         return false;
     l->visit = birth.visit;
     l->late = birth.late;
-    if (l->made != MADE_ELSEWHERE || l->data || late != l->late || (!late && f->boundary == 0))
+    bool call = !late && l->after;
+    if (l->made != MADE_ELSEWHERE || l->data || late != l->late ||
+        (!late && !call && f->boundary == 0))
         return true;
     return cm_purposes_wait(&f->purposes, f->replay->attribution, l->stack,
-                            late ? CM_STACK_NONE : f->boundary);
+                            late   ? CM_STACK_NONE
+                            : call ? f->call
+                                   : f->boundary,
+                            call);
 }
 
 /* The node that an operator made just before this block. false: out of memory. */
@@ -503,6 +517,8 @@ static void turn_to(cm_fates *f, const cm_event *e, int at)
         f->turn++;
     f->at = at;
     if (at == TURN_FORWARD) {
+        if (f->forward != f->turn)
+            f->call = e->stack;
         f->forward = f->turn;
         cm_purposes_forward(&f->purposes, f->replay->attribution, e->stack);
     } else if (at == TURN_BACKWARD)
@@ -796,6 +812,7 @@ static bool see_tick(cm_fates *f, const cm_event *e, uint32_t number)
     }
     if (e->size == CM_TICK_BACKWARD || e->size == CM_TICK_OPTIMIZER)
         f->boundary = e->stack;
+    f->purposes.fetched |= e->size == CM_TICK_DATA;
     if (e->size == CM_TICK_BACKWARD)
         return end_pass(f);
     if (e->size == CM_TICK_OPTIMIZER)

@@ -58,36 +58,49 @@ bool cm_purposes_born(cm_purposes *p, uint32_t stack, cm_birth *birth)
 /* --- carried over to the next iteration --------------------------------------------------- */
 
 bool cm_purposes_wait(cm_purposes *p, cm_attribution *attribution, uint32_t stack,
-                      uint32_t boundary)
+                      uint32_t boundary, bool call)
 {
     cm_purpose *one = &p->of[stack];
     bool late = boundary == CM_STACK_NONE;
     if (one->waiting || stack < CM_STACK_FIRST ||
-        (!late && cm_attribution_order(attribution, boundary, stack) >= 0))
+        (!late && !call && cm_attribution_order(attribution, boundary, stack) >= 0))
         return true;
     if (!cm_grow((void **)&p->wait, &p->wait_capacity, p->waits + 1, sizeof *p->wait))
         return false;
     one->waiting = true;
-    p->wait[p->waits++] = (cm_purpose_wait){stack, boundary};
+    p->wait[p->waits++] = (cm_purpose_wait){stack, boundary, call};
     return true;
+}
+
+/* Whether the call with this stack has a batch of its own: made before it, or of a loader. */
+static bool has_batch(const cm_purposes *p, const cm_attribution *attribution, uint32_t stack)
+{
+    bool made = p->fetched;
+    for (size_t i = 0; i < p->waits && !made; i++)
+        made = p->wait[i].call && cm_attribution_order(attribution, p->wait[i].stack, stack) < 0;
+    return made;
 }
 
 void cm_purposes_forward(cm_purposes *p, cm_attribution *attribution, uint32_t stack)
 {
+    bool batch = p->waits > 0 && has_batch(p, attribution, stack);
     for (size_t i = 0; i < p->waits; i++) {
-        cm_purpose *one = &p->of[p->wait[i].stack];
-        uint32_t boundary = p->wait[i].boundary;
+        const cm_purpose_wait *w = &p->wait[i];
+        cm_purpose *one = &p->of[w->stack];
         one->waiting = false;
-        if (boundary == CM_STACK_NONE)
-            one->given +=
-                cm_attribution_in_module(attribution, stack) &&
-                        !cm_attribution_shares_line(attribution, p->wait[i].stack, p->temporary)
-                    ? 1
-                    : -1;
+        if (w->boundary == CM_STACK_NONE)
+            one->given += cm_attribution_in_module(attribution, stack) &&
+                                  !cm_attribution_shares_line(attribution, w->stack, p->temporary)
+                              ? 1
+                              : -1;
+        else if (w->call)
+            one->results +=
+                batch && cm_attribution_order(attribution, stack, w->stack) < 0 ? 1 : -1;
         else
-            one->carried += cm_attribution_order(attribution, stack, boundary) < 0 ? 1 : -1;
+            one->carried += cm_attribution_order(attribution, stack, w->boundary) < 0 ? 1 : -1;
     }
     p->waits = 0;
+    p->fetched = false;
 }
 
 static const cm_purpose *find(const cm_purposes *p, uint32_t stack)
@@ -99,6 +112,12 @@ bool cm_purposes_carried(const cm_purposes *p, uint32_t stack)
 {
     const cm_purpose *one = find(p, stack);
     return one != NULL && one->carried > 0;
+}
+
+bool cm_purposes_results(const cm_purposes *p, uint32_t stack)
+{
+    const cm_purpose *one = find(p, stack);
+    return one != NULL && one->results > 0;
 }
 
 bool cm_purposes_given(const cm_purposes *p, uint32_t stack)

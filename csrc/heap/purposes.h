@@ -29,8 +29,9 @@ typedef struct cm_purpose {
     uint8_t sizes;
     bool copies, keeps; /* set by cm_purposes_end */
     bool waiting;       /* in wait below */
-    /* Times that it was, less those that it was not: see cm_purposes_carried, cm_purposes_given. */
-    int32_t carried, given;
+    /* Times that it was, less those that it was not: see cm_purposes_carried, cm_purposes_given,
+     * cm_purposes_results. */
+    int32_t carried, given, results;
 } cm_purpose;
 
 /* A cycle ends with each backward pass and update. */
@@ -41,9 +42,11 @@ typedef struct cm_birth {
     uint32_t visit; /* returned: the stack's */
 } cm_birth;
 
-/* Made after a backward pass or update, or late (no boundary), until forward goes on. */
+/* Made after a backward pass or update, or late (no boundary), or after a call that recorded
+ * nothing, until forward goes on. */
 typedef struct cm_purpose_wait {
     uint32_t stack, boundary;
+    bool call;
 } cm_purpose_wait;
 
 typedef struct cm_purposes {
@@ -54,6 +57,7 @@ typedef struct cm_purposes {
     cm_purpose_wait *wait;
     size_t waits, wait_capacity;
     uint32_t temporary; /* stack of the last block that was */
+    bool fetched;       /* a loader was asked since the last forward */
 } cm_purposes;
 
 void cm_purposes_clear(cm_purposes *purposes);
@@ -61,13 +65,15 @@ void cm_purposes_clear(cm_purposes *purposes);
 bool cm_purposes_born(cm_purposes *purposes, uint32_t stack, cm_birth *birth);
 /* A block is carried over to the next iteration if the program's code has it after a backward pass
  * or update (boundary, a stack), and the forward that comes next before that: the loop has begun
- * again in between. wait: it is born, of a stack that cm_purposes_born knows; false: out of
- * memory. forward: one begins, with this stack. */
+ * again in between. It is a result of an evaluation's call (boundary; call) if the next one comes
+ * before it in the code, and has a batch of its own. wait: it is born, of a stack that
+ * cm_purposes_born knows; false: out of memory. forward: one begins, with this stack. */
 bool cm_purposes_wait(cm_purposes *purposes, cm_attribution *attribution, uint32_t stack,
-                      uint32_t boundary);
+                      uint32_t boundary, bool call);
 void cm_purposes_forward(cm_purposes *purposes, cm_attribution *attribution, uint32_t stack);
 /* Whether most of its blocks were. */
 bool cm_purposes_carried(const cm_purposes *purposes, uint32_t stack);
+bool cm_purposes_results(const cm_purposes *purposes, uint32_t stack);
 /* Of a stack that is late (boundary: CM_STACK_NONE): whether a module is called next in most cases,
  * and its line needed no temporary: another batch of the step, no mask and nothing computed. */
 bool cm_purposes_given(const cm_purposes *purposes, uint32_t stack);

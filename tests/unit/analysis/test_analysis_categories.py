@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from craft import CUDA, OPTIMIZER, SEEDED, TORCH, WINDOW_CLOSE, WINDOW_OPEN, Trace
+from craft import CUDA, DATA, OPTIMIZER, SEEDED, TORCH, WINDOW_CLOSE, WINDOW_OPEN, Trace
+from craft import MODULE as CALL
 from hand_made import Analyze, only_device
 
 MODULE, PARAMETER, BUFFER, GRADIENT, STATE, TENSOR, WORKSPACE, AUTOCAST = range(1, 9)  # cm_label_kind
@@ -711,3 +712,47 @@ def test_labels_of_nothing(analyze: Analyze) -> None:
     t.add(32, 0x100, 1 << 62, 4000, flags=TENSOR)
     (row,) = only_device(analyze(t))["contributors"]
     assert (row[0], row[6], row[7]) == (8, "unknown", None)
+
+
+def evaluated(t: Loop, address: int, size: int, line: int = 9) -> None:
+    """A call of a module, which records nothing."""
+    t.tick(CALL, 0x77, t.line(line))
+    call = (TORCH + "nn/modules/module.py", "Module._wrapped_call_impl", 1775, 0x77, "Linear")
+    t.alloc(address, size, t.stack((TORCH + "nn/functional.py", "linear", 1), call, ("train.py", "main", line)))
+
+
+@pytest.mark.parametrize("queries", [4, 1])
+def test_a_bank_of_what_calls_made_is_kept(analyze: Analyze, queries: int) -> None:
+    """It lives past calls; what one call takes is an input."""
+    t = Loop()
+    for _ in range(3):
+        evaluated(t, 0x100, 1)
+        evaluated(t, 0x200, 1)
+        t.alloc(0x300, 16, t.line(12))  # torch.cat
+        t.free(0x100)
+        t.free(0x200)
+        for _ in range(queries):
+            evaluated(t, 0x400, 2, line=14)
+            t.free(0x400)
+        t.free(0x300)
+    found = allocated(analyze, t)
+    assert found["kept" if queries > 1 else "input"] == 48
+
+
+@pytest.mark.parametrize("loader", [False, True])
+@pytest.mark.parametrize("batch", [False, True])
+def test_results_of_calls_with_batches_of_their_own(analyze: Analyze, batch: bool, loader: bool) -> None:
+    """A variable has them until the next result; without another batch they may be what the next call takes."""
+    t = Loop()
+    for i in range(6):
+        if loader:
+            t.tick(DATA, 0x88, t.line(5))
+        if batch:
+            t.alloc(0x100 + i % 2, 1, t.line(6))
+            t.free(0x101 - i % 2) if i else None
+        evaluated(t, 0x200, 2)
+        t.free(0x200)
+        t.alloc(0x300 + i % 2, 16, t.line(10))
+        t.free(0x301 - i % 2) if i else None
+    found = allocated(analyze, t)
+    assert found["temporary" if batch or loader else "input"] >= 5 * 16
