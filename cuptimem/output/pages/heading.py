@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cuptimem.output.text import views
+from cuptimem.output.text import garbage_views, views
 from cuptimem.output.text.blocks import Block, Text
 from cuptimem.output.text.words import shortened
 from cuptimem.report.model import Report
@@ -17,7 +17,7 @@ def head(report: Report, what: str) -> dict[str, Any]:
         "title": f"{name}: {what}",
         "heading": name,
         "facts": facts,
-        "caveats": warnings(views.heading(report)[1:]),
+        "caveats": warnings([*views.heading(report)[1:], *garbage_views.on_pages(report)]),
     }
 
 

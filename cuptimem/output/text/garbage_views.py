@@ -1,6 +1,6 @@
 """What only reference cycles hold until Python's garbage collector runs: in words, for each view that shows memory."""
 
-from cuptimem.output.text.blocks import Block
+from cuptimem.output.text.blocks import Block, Text
 from cuptimem.output.text.ledger_views import prose
 from cuptimem.output.text.words import place, plural, share, size
 from cuptimem.report.cycles import is_much
@@ -37,6 +37,21 @@ def at_refusal(report: Report, oom: OutOfMemory) -> list[Block]:
         f"{size(freed)} ({share(freed, oom.allocated)}) of what was alive was garbage: only reference cycles held it "
         f"({made}), and a collection behind the failure freed it{enough}. {_REMEDY}"
     )
+
+
+def on_pages(report: Report) -> list[Block]:
+    """The same for each device's peak and each refusal, in paragraphs that say themselves what they are about."""
+    blocks: list[Block] = []
+    for device in report.devices:
+        moments = [
+            (f"At the last refused request on {device.name}", at_refusal(report, oom)) for oom in device.ooms[-1:]
+        ]
+        if moments == [] or not moments[0][1]:
+            moments = [(f"At the peak on {device.name}, {size(device.peak.bytes)}", at_peak(report, device.peak))]
+        blocks += [
+            Text(f"{moment}: {one.text.strip()}") for moment, said in moments for one in said if isinstance(one, Text)
+        ]
+    return blocks
 
 
 def refused(report: Report) -> str:

@@ -1,5 +1,6 @@
 """Garbage that waits for Python's collector: no leak, but not \"nothing grows\" either."""
 
+import html
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 import cuptimem
 from cuptimem.output import json
+from cuptimem.output.pages import flamegraph, tables, timeline
 from cuptimem.output.text import leak_views, text, views
 from tests.conftest import ROOT, clean_environment
 
@@ -104,6 +106,9 @@ def test_a_sawtooth_is_named(tmp_path: Path) -> None:
         "of these 9.0 MiB (90 %) only Python's garbage collector could free, and did later: reference cycles" in shown
     )
     assert "program.py:19. Break the cycles (weakref), or call gc.collect() every few steps." in shown
+    said = "At the peak on cpu, 10.0 MiB: of these 9.0 MiB (90 %) only Python's garbage collector could free"
+    for page in (timeline.page(report), flamegraph.html(report), tables.tree(report, report.peaks, False)):
+        assert said in html.unescape(page)
 
 
 def test_without_cycles_nothing_waits(tmp_path: Path) -> None:

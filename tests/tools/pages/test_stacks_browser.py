@@ -67,6 +67,20 @@ def test_every_tree_sums(show: Show, tmp_path: Path, kind: str) -> None:
     assert page.title() != "1"
 
 
+def test_a_flame_graph_is_whole_at_once(show: Show, tmp_path: Path) -> None:
+    """Before any timer runs: frames grow where it is zoomed, not when the page opens."""
+    page = show(flamegraph.html(stack_reports.some(tmp_path)))
+    widths = page.evaluate(
+        """() => {
+        const host = document.getElementById("chart"), bar = document.getElementById("bar");
+        [...bar.querySelectorAll("button")].find((one) => one.getAttribute("aria-checked") === "false").click();
+        return [...host.querySelectorAll("g.frame")].map((g) => [
+            g.getAttribute("width"), g.querySelector("rect").getAttribute("width")]);
+    }"""
+    )
+    assert len(widths) > 5 and all(float(wanted) > 0 and wanted == drawn for wanted, drawn in widths)
+
+
 def tree_of(page: Any, how: str) -> list[list[Any]]:
     """Depth, title, bytes and blocks of each node, in their order."""
     return page.evaluate(  # type: ignore[no-any-return]

@@ -58,6 +58,10 @@ class Flame {
         none.show = none.hide = none.destroy = () => {};
         this.chart.tooltip(none);
         d3.select(this.host).datum(root).call(this.chart);
+        // It lets new frames grow, whatever its transitionDuration: whole at once, for a picture may be taken of them.
+        for (const g of this.host.querySelectorAll("g.frame")) {
+            d3.select(g).select("rect").interrupt().attr("width", g.getAttribute("width"));
+        }
         this.zoomed = this.top();
         if (this.term) this.chart.search(this.term);
         this.decorate();
