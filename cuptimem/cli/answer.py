@@ -13,7 +13,8 @@ from cuptimem.output.text import leak_views
 from cuptimem.output.text.account_views import short
 from cuptimem.output.text.blocks import Text
 from cuptimem.output.text.part_views import in_a_line
-from cuptimem.output.text.words import function, plural, share, shortened, size, where
+from cuptimem.output.text.words import function, plural, share, size, where
+from cuptimem.printable import printable
 from cuptimem.report.load import analyze
 from cuptimem.report.model import Contents, Device, Report
 
@@ -23,8 +24,8 @@ _DEVICES = 3
 _CATEGORIES = 2
 _LINES = 2
 _PARTS = 2  # of a line
-_WIDTH = 160  # characters before escapes
-_ESCAPED = 240  # and with them: four lines of any trace fit into a pipe that is one page large
+_WIDTH = 160  # characters: parts are left out of a line that would be longer
+_MOST = 1000  # bytes: four lines of any trace fit into a pipe that is one page large; no usual one is cut
 
 
 def lines(report: Report) -> list[str]:
@@ -60,7 +61,9 @@ def _peaks(devices: Sequence[Device], contents: Contents) -> str:
 
 
 def shown(line: str) -> str:
-    return shortened(line, _WIDTH)[:_ESCAPED]
+    text = printable(line)
+    whole = text.encode("utf-8", "backslashreplace")
+    return text if len(whole) <= _MOST else whole[: _MOST - 3].decode("utf-8", "ignore") + "…"
 
 
 def main() -> int:
