@@ -32,12 +32,18 @@ def each(holders: Iterable[Holder], whole: int) -> list[str]:
     ]
 
 
+def at_end(report: Report) -> str:
+    """The moment that the recording ended. Functions that an exception has left still hold their variables then."""
+    error = report.environment.get("exception")
+    return f"at the end, when {error} had ended it" if error else "at the end"
+
+
 def entry(report: Report, one: LineHolders) -> list[Block]:
     """A line, and who held what was alive of it at the end."""
     blocks: list[Block] = [Text(f"{place(one.frame)} in {function(one.frame)}", "title")]
     if code(one.frame):
         blocks.append(Text(f"    {code(one.frame)}", cut=True))
-    moment = "when the exception had left the program" if report.oom_left is not None else "at the end"
+    moment = at_end(report)
     for held in one.held:
         blocks.append(Text(f"{size(held.bytes)} in {plural(held.count, 'block')} on {held.device} {moment}"))
         blocks += [Text(f"   {line}", hang=5) for line in each(held.holders, held.bytes)]

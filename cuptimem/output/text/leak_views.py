@@ -20,9 +20,9 @@ _KEPT = 4  # lines that stand under an entry
 _REASONS = {
     "few births": "it grew in too few steps to tell: record a longer run",
     "stopped": "it grew, and then stopped: a cache that fills up looks like this",
-    "one epoch": "it may be kept only until the epoch ends, and no epoch has ended. Record until the second one has "
-    "begun (a smaller data set gets there sooner); where there is only one epoch (max_steps), a list that is read "
-    "when it ends is right, and one that nothing reads is a leak",
+    "one epoch": "it grew within one epoch, and was judged at the last step of that: it may be kept only until the "
+    "epoch ends. Record until the next one has begun (a smaller data set gets there sooner); where there is only one "
+    "epoch (max_steps), a list that is read when it ends is right, and one that nothing reads is a leak",
     "no collection": "no garbage collection ran behind these steps, so it may be garbage that waits for one. The end "
     "of a profile makes one. In the middle of a run, call gc.collect() before you ask for the report; if the program "
     "is killed, let it call gc.collect() every few hundred steps",

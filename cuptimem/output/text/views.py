@@ -203,7 +203,8 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
         if contents.bytes == 0 and device.peak.bytes == 0:
             continue
         what = "What the peak on {} is made of" if at == "peak" else "What is alive on {}"
-        title = f"{what.format(device.name)}: {size(contents.bytes)}, {moment(contents)}"
+        when = held_views.at_end(report) if at == "end" else moment(contents)
+        title = f"{what.format(device.name)}: {size(contents.bytes)}, {when}"
         blocks += [Text(), Text(title, "title"), *account_views.short(contents)]
         blocks += garbage_views.at_peak(report, contents)
         blocks += lines_table(contents, _TOP if device is report.devices[0] else 5)

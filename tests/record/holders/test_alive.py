@@ -158,8 +158,40 @@ def test_functions_that_an_exception_has_left(tmp_path: Path, how: str, code: in
     assert found[3] == [("scratch in work()", 1, 2 * MIB)]
     assert found[11] == [("batch in work()", 1, 2 * MIB)]
     assert ("held by seen in train() → list[0:6]" in said) is (how.startswith("torch"))
-    moment = "at the end" if report.oom_left is None else "when the exception had left the program"
+    error = {"os": "KeyboardInterrupt", "torch": "RuntimeError", "raise": "ValueError"}[how.split(".")[0].split()[0]]
+    moment = f"at the end, when {error} had ended it"
     assert f"2.0 MiB in 1 block on cpu {moment}" in verb(tmp_path, "holders", "run.cmem", "script.py:3").stdout
+    assert f"What is alive on cpu: 10.0 MiB, {moment}" in verb(tmp_path, "summary", "--at", "end", "run.cmem").stdout
+
+
+WAITING = """\
+import torch
+class Box:
+    def __init__(self, data):
+        self.data, self.me = data, self
+def make(kept):
+    kept.append(Box(torch.ones(1 << 18)).data)
+def main():
+    kept = []
+    for _ in range(6):
+        make(kept)
+        make([])
+    {how}
+main()
+"""
+
+
+@pytest.mark.parametrize("how", ["torch.empty(1 << 50)", "raise ValueError"])
+def test_garbage_is_not_held_at_the_end(tmp_path: Path, how: str) -> None:
+    """One line makes what is kept and what waits for the collector; the end has the former alone."""
+    report, _ = run(tmp_path, WAITING.format(how=how), code=1)
+    assert report.device("cpu").end == 6 * MIB
+    assert held(report) == {6: [("kept in main() → list[0:6]", 6, 6 * MIB)]}
+    shown = verb(tmp_path, "summary", "--at", "end", "run.cmem").stdout
+    assert "held by kept in main() → list[0:6]\n" in shown and "cycle" not in shown
+    if report.oom_left is not None:
+        page = verb(tmp_path, "peak", "--at", "oom", "run.cmem").stdout
+        assert "held by only a reference cycle: Box.me (50 %)" in page
 
 
 def test_a_block_that_a_refused_request_leaves() -> None:
