@@ -176,7 +176,7 @@ static void add_other(cm_stream *s, const cm_record *record)
         add_sum(s, record, CM_ITEM_RESERVED);
         break;
     case CM_EV_COMPACTED_BLOCKS:
-        add_sum(s, record, CM_ITEM_FOLDED);
+        add_sum(s, record, CM_ITEM_COMPACTED);
         break;
     case CM_EV_OOM:
         add_sum(s, record, CM_ITEM_OOM);

@@ -14,14 +14,14 @@ typedef enum cm_item_kind {
     CM_ITEM_RESERVED,    /* the allocator's total: bytes */
     CM_ITEM_SEGMENT_NEW, /* the allocator took memory from the device */
     CM_ITEM_SEGMENT_FREE,
-    CM_ITEM_OOM,      /* bytes: requested; live: allocated then */
-    CM_ITEM_STEP,     /* step ended (-1: the time before the first); the next one begins */
-    CM_ITEM_LAUNCH,   /* bytes: correlation id; address: stream; flags: cm_work_kind */
-    CM_ITEM_WORK,     /* bytes: nanoseconds; address: correlation id; flags: cm_work_kind */
-    CM_ITEM_RESIDENT, /* bytes */
-    CM_ITEM_FOLDED,   /* compacted blocks, born and freed: bytes, count in address */
-    CM_ITEM_LEFT_OUT, /* compacted events: count in address */
-    CM_ITEM_LOST      /* events that a thread could not store: bytes */
+    CM_ITEM_OOM,       /* bytes: requested; live: allocated then */
+    CM_ITEM_STEP,      /* step ended (-1: the time before the first); the next one begins */
+    CM_ITEM_LAUNCH,    /* bytes: correlation id; address: stream; flags: cm_work_kind */
+    CM_ITEM_WORK,      /* bytes: nanoseconds; address: correlation id; flags: cm_work_kind */
+    CM_ITEM_RESIDENT,  /* bytes */
+    CM_ITEM_COMPACTED, /* compacted blocks, born and freed: bytes, count in address */
+    CM_ITEM_LEFT_OUT,  /* compacted events: count in address */
+    CM_ITEM_LOST       /* events that a thread could not store: bytes */
 } cm_item_kind;
 
 typedef struct cm_item {

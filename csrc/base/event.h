@@ -316,21 +316,63 @@ typedef struct cm_event {
     int8_t device_index;
 } cm_event;
 
-/* Whether the field `stack` is a stack id, or a name id. Where it is neither it is a number. */
+/* Every kind: its name in words, and whether its field `stack` is a stack id, a name id or a number
+ * of its own. tests/event_kinds.py has the same numbers. */
+/* clang-format off */
+#define CM_EVENT_TABLE(KIND) \
+    KIND(NONE, "none", NUMBER) \
+    KIND(ALLOC, "alloc", STACK) \
+    KIND(FREE, "free", NUMBER) \
+    KIND(OOM, "oom", STACK) \
+    KIND(RESERVED, "reserved", NUMBER) \
+    KIND(NODE_NEW, "node_new", STACK) \
+    KIND(NODE_RUN, "node_run", NAME) \
+    KIND(NODE_DONE, "node_done", NUMBER) \
+    KIND(NODE_FREE, "node_free", NUMBER) \
+    KIND(THREAD, "thread", NUMBER) \
+    KIND(TICK, "tick", STACK) \
+    KIND(OBJECT_NEW, "object_new", NAME) \
+    KIND(SEED, "seed", NUMBER) \
+    KIND(MARK, "mark", STACK) \
+    KIND(LOST, "lost", NUMBER) \
+    KIND(SAMPLE, "sample", NUMBER) \
+    KIND(COMPACTED_BLOCKS, "compacted_blocks", NUMBER) \
+    KIND(COMPACTED, "compacted", NUMBER) \
+    KIND(REQUESTED, "requested", NUMBER) \
+    KIND(SEGMENT_NEW, "segment_new", STACK) \
+    KIND(SEGMENT_FREE, "segment_free", NUMBER) \
+    KIND(HOST_READ, "host_read", STACK) \
+    KIND(DRIVER_NEW, "driver_new", STACK) \
+    KIND(DRIVER_FREE, "driver_free", NUMBER) \
+    KIND(DRIVER_MORE, "driver_more", NAME) \
+    KIND(DRIVER_RECORD, "driver_record", NAME) \
+    KIND(POOL, "pool", NUMBER) \
+    KIND(LAUNCH, "launch", STACK) \
+    KIND(WORK, "work", NAME) \
+    KIND(DEVICE, "device", NUMBER) \
+    KIND(DEFERRED_FREE, "deferred_free", NUMBER) \
+    KIND(COMPACTED_DRIVER, "compacted_driver", NUMBER) \
+    KIND(LABEL, "label", NAME) \
+    KIND(HOLDER, "holder", STACK) \
+    KIND(HOLDER_PATH, "holder_path", NAME) \
+    KIND(OPERATOR, "operator", NAME)
+/* clang-format on */
+
+/* The kinds with a stack id, and with a name id, as bits. */
+enum { CM_BIT_NUMBER = 0, CM_BIT_STACK = 1, CM_BIT_NAME = 2 };
+#define CM_STACK_BIT(kind, name, is) | (uint64_t)(CM_BIT_##is == CM_BIT_STACK) << CM_EV_##kind
+#define CM_NAME_BIT(kind, name, is) | (uint64_t)(CM_BIT_##is == CM_BIT_NAME) << CM_EV_##kind
+
 static inline bool cm_event_names_stack(uint8_t kind)
 {
-    return kind == CM_EV_ALLOC || kind == CM_EV_OOM || kind == CM_EV_NODE_NEW ||
-           kind == CM_EV_TICK || kind == CM_EV_SEGMENT_NEW || kind == CM_EV_HOST_READ ||
-           kind == CM_EV_DRIVER_NEW || kind == CM_EV_LAUNCH || kind == CM_EV_MARK ||
-           kind == CM_EV_HOLDER;
+    return kind < CM_EVENT_KINDS && ((0 CM_EVENT_TABLE(CM_STACK_BIT)) >> kind & 1) != 0;
 }
 static inline bool cm_event_names_name(uint8_t kind)
 {
-    return kind == CM_EV_NODE_RUN || kind == CM_EV_OBJECT_NEW || kind == CM_EV_DRIVER_MORE ||
-           kind == CM_EV_DRIVER_RECORD || kind == CM_EV_WORK || kind == CM_EV_LABEL ||
-           kind == CM_EV_HOLDER_PATH || kind == CM_EV_OPERATOR;
+    return kind < CM_EVENT_KINDS && ((0 CM_EVENT_TABLE(CM_NAME_BIT)) >> kind & 1) != 0;
 }
 
+_Static_assert(CM_EVENT_KINDS <= 64, "kinds are bits of 64");
 _Static_assert(sizeof(cm_event) == 32, "an event is half a cache line");
 
 #endif

@@ -135,7 +135,7 @@ bool cm_rows_add(cm_rows *rows, cm_text *out, const cm_item *item, const cm_repl
     case CM_ITEM_STEP:
         rows->step = next_step;
         return true;
-    case CM_ITEM_FOLDED:
+    case CM_ITEM_COMPACTED:
         return put_counted(rows, out, item);
     default:
         return true;

@@ -23,7 +23,7 @@ static const char *const kind_names[] = {
     [CM_ITEM_LAUNCH] = "launch",
     [CM_ITEM_WORK] = "work",
     [CM_ITEM_RESIDENT] = "resident",
-    [CM_ITEM_FOLDED] = "folded",
+    [CM_ITEM_COMPACTED] = "compacted",
     [CM_ITEM_LEFT_OUT] = "left_out",
     [CM_ITEM_LOST] = "lost",
 };
@@ -267,7 +267,7 @@ static PyObject *item_tuple(reader *r, const cm_item *item)
             address, work_name(item->flags), cm_py_text(cm_reader_name(r->reader, item->stack)));
     case CM_ITEM_RESIDENT:
         return Py_BuildValue("(OKL)", kind, time_ns, bytes);
-    case CM_ITEM_FOLDED:
+    case CM_ITEM_COMPACTED:
         return Py_BuildValue("(OKNKLI)", kind, time_ns, device_name(r, item->device), address,
                              bytes, item->thread);
     case CM_ITEM_LEFT_OUT:
@@ -540,7 +540,7 @@ PyDoc_STRVAR(
     "    ('launch', time, device, correlation, stream, what, stack, thread)\n"
     "    ('work', time, device, nanoseconds, correlation, what, name)\n"
     "    ('resident', time, bytes)\n"
-    "    ('folded', time, device, blocks, bytes, thread)  only counted: the trace is past its "
+    "    ('compacted', time, device, blocks, bytes, thread)  only counted: the trace is past its "
     "bound\n"
     "    ('left_out', time, events)\n"
     "    ('lost', time, thread, events)");

@@ -9,11 +9,8 @@
 #include "../trace/reader.h"
 #include "../trace/synthetic.h"
 
-static const char *const kind_names[] = {
-    "none",      "alloc",       "free",         "oom",      "reserved", "node_new",
-    "node_run",  "node_done",   "node_free",    "thread",   "tick",     "object_new",
-    "seed",      "mark",        "lost",         "sample",   "folded",   "fold",
-    "requested", "segment_new", "segment_free", "host_read"};
+#define KIND_NAME(kind, name, is) [CM_EV_##kind] = name,
+static const char *const kind_names[CM_EVENT_KINDS] = {CM_EVENT_TABLE(KIND_NAME)};
 static const char *const state_names[] = {"complete", "recording", "recovered", "cut"};
 
 /* Text from a file may be invalid UTF-8, which must not fail here. */
@@ -150,9 +147,8 @@ static PyObject *origin(const cm_reader *reader, PyObject *cache, const cm_event
 static PyObject *event_tuple(const cm_reader *reader, PyObject *cache, const cm_record *record)
 {
     const cm_event *event = &record->event;
-    PyObject *kind = event->kind < sizeof kind_names / sizeof kind_names[0]
-                         ? text(kind_names[event->kind])
-                         : PyLong_FromLong(event->kind);
+    PyObject *kind =
+        event->kind < CM_EVENT_KINDS ? text(kind_names[event->kind]) : PyLong_FromLong(event->kind);
     return Py_BuildValue("(NKIKLNiii)", kind, (unsigned long long)record->time_ns,
                          (unsigned int)record->thread, (unsigned long long)event->address,
                          (long long)event->size, origin(reader, cache, event), (int)event->flags,
@@ -180,11 +176,11 @@ PyDoc_STRVAR(
     "trace_dump(path, limit=0) -> list of tuples\n\n"
     "One tuple per event in the order of the file (the first `limit` of them, 0 = all):\n"
     "    (kind, time in ns, thread, address, size, origin, flags, device type, device index)\n"
-    "`origin` is, for alloc, oom, node_new and tick, the tuple of frames, innermost first, each\n"
+    "`origin` is, for kinds with a stack (base/event.h), the tuple of frames, innermost first, "
+    "each\n"
     "    (file, line, function, end line, column, end column, module address, module class),\n"
-    "empty without Python frames and None where it was lost; for node_run and object_new the "
-    "type's\n"
-    "name; else the plain number. Then, unless the limit was reached, one tuple\n"
+    "empty without Python frames and None where it was lost; for kinds with a name the name; else\n"
+    "the plain number. Then, unless the limit was reached, one tuple\n"
     "    ('end', state, end reason, what is wrong, lost events, lost stacks, start realtime ns)\n"
     "with state 'complete', 'recording', 'recovered' or 'cut'. Raises Error when the file is no "
     "trace or is damaged inside a chunk.");

@@ -6,25 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-# csrc/base/event.h. A reader that does not know a kind by name returns its number.
-_NAMES = {
-    22: "driver_new",
-    23: "driver_free",
-    24: "driver_more",
-    25: "witness",
-    26: "pool",
-    27: "launch",
-    28: "work",
-    29: "device",
-    30: "held",
-}
 KINDS = (
     *("", "device", "managed", "host", "registered", "async", "physical", "reference", "imported", "reserved"),
     *("mapped", "array", "ipc", "external", "pool", "graph", "multicast", "context"),
 )
 KIND, RELEASE, BY_SLOT, QUIET, ALREADY = 0x1F, 0x80, 0x40, 0x80, 0x20
 LIBRARY, CORRELATION, STREAM, HANDLE, FAILED, UTILIZED = range(1, 7)
-TOLD = {1: "total", 2: "own", 3: "others", 4: "pooled", 5: "reserved", 6: "used"}
+TOTALS = {1: "total", 2: "own", 3: "others", 4: "pooled", 5: "reserved", 6: "used"}
 
 Frame = tuple[Any, ...]  # file, line, function, ...
 
@@ -58,7 +46,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Witness:
+class Record:
     """A MEMORY2 record."""
 
     release: bool
@@ -85,18 +73,14 @@ class Driver:
     """In the order of the file, but for events, which are in the order of their time."""
 
     events: list[Event] = field(default_factory=list)
-    witnesses: list[Witness] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
     pools: int = 0
     launches: list[tuple[int, int, tuple[Frame, ...], int]] = field(default_factory=list)
     """Correlation id, stream, frames, what was launched."""
     work: list[tuple[int, str, int]] = field(default_factory=list)
     """Correlation id, name, what ran."""
-    held: int = 0
-
-
-def name_of(event: Sequence[Any]) -> str:
-    return str(_NAMES.get(event[0], event[0]))
+    deferred: int = 0
 
 
 def read(events: Iterable[Sequence[Any]]) -> Driver:
@@ -105,12 +89,9 @@ def read(events: Iterable[Sequence[Any]]) -> Driver:
     last: dict[int, tuple[str, int]] = {}  # thread -> which list, where
     told: dict[tuple[int, int], dict[str, int]] = {}
     for number, event in enumerate(events):
-        name = name_of(event)
-        if name == "end":
+        if event[0] == "end":
             break
-        if name not in _NAMES.values():
-            continue
-        _, time, thread, address, size, origin, flags, _, device = event
+        name, time, thread, address, size, origin, flags, _, device = event
         if name in ("driver_new", "driver_free"):
             new = name == "driver_new"
             last[thread] = "event", len(found.events)
@@ -118,9 +99,9 @@ def read(events: Iterable[Sequence[Any]]) -> Driver:
             known = size if new or size > 0 else -1
             kind, by_slot, already = KINDS[flags & KIND], bool(flags & BY_SLOT), bool(flags & ALREADY)
             found.events.append(Event(new, kind, address, known, device, time, thread, frames, by_slot, already))
-        elif name == "witness":
-            last[thread] = "witness", len(found.witnesses)
-            found.witnesses.append(Witness(bool(flags & RELEASE), address, size, origin or "", 0, time, device))
+        elif name == "driver_record":
+            last[thread] = "record", len(found.records)
+            found.records.append(Record(bool(flags & RELEASE), address, size, origin or "", 0, time, device))
         elif name == "pool":
             last[thread] = "pool", 0
             found.pools += 1
@@ -132,12 +113,12 @@ def read(events: Iterable[Sequence[Any]]) -> Driver:
             found.launches.append((size, address, tuple(origin or ()), flags))
         elif name == "work":
             found.work.append((address, origin or "", flags))
-        elif name == "held":
-            found.held += 1
+        elif name == "deferred_free":
+            found.deferred += 1
         elif name == "device":
             moment = told.setdefault((thread, device), {})
-            moment[TOLD[address]] = size
-            if TOLD[address] == "used":
+            moment[TOTALS[address]] = size
+            if TOTALS[address] == "used":
                 found.moments.append(Moment(device, time, bool(flags & QUIET), told.pop((thread, device))))
     # A thread may have been stopped between the clock and the ring.
     found.events.sort(key=lambda event: event.time)
@@ -160,9 +141,9 @@ def _more(found: Driver, which: str, at: int, what: int, value: int, name: str) 
         else:
             raise AssertionError(f"an event is told {what}")
         found.events[at] = event
-    elif which == "witness":
+    elif which == "record":
         if what == CORRELATION:
-            found.witnesses[at] = replace(found.witnesses[at], correlation=value)
+            found.records[at] = replace(found.records[at], correlation=value)
         else:
             assert what in (STREAM, HANDLE), f"a record is told {what}"
     else:
@@ -172,7 +153,7 @@ def _more(found: Driver, which: str, at: int, what: int, value: int, name: str) 
 def libraries(driver: Driver) -> dict[int, str]:
     """By index of driver.events, the library of each NEW: as a record of its correlation id and address says, else as
     was found by unwinding; "" where nothing tells."""
-    records = {(w.correlation, w.address): w.library for w in driver.witnesses if not w.release}
+    records = {(w.correlation, w.address): w.library for w in driver.records if not w.release}
     found = {}
     for index, event in enumerate(driver.events):
         if event.new:

@@ -70,7 +70,7 @@ class Program:
         return found
 
     def wait_for_a_moment(self) -> None:
-        """Until the witness has looked at the device."""
+        """Until the CUPTI thread has asked for the device's totals."""
         for _ in range(500):
             _core.capture_sync()
             if driver_events.read(driver_checks.dump(self.trace)).moments:
@@ -97,7 +97,7 @@ class Program:
             "driver": analysis.get("driver"),
             "ledger": analysis.get("ledger"),
             "moments": len(last.driver.moments),
-            "witnesses": len(last.driver.witnesses),
+            "activity_records": len(last.driver.records),
             "problems": self.profile.report.environment.get("problems", "").splitlines(),
             "lost": self.profile.report.lost.events,
         }

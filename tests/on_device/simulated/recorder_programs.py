@@ -457,7 +457,7 @@ def windows(trace: Path) -> dict[str, Any]:
     }
 
 
-def folded(trace: Path) -> dict[str, Any]:
+def compacted(trace: Path) -> dict[str, Any]:
     """Past its bound the trace keeps what was asked for, the segments, and a check that does not cry wolf."""
     kept = []
     with cuptimem.profile(trace, max_size=MIB) as prof:
@@ -470,7 +470,7 @@ def folded(trace: Path) -> dict[str, Any]:
         compare_sums(torch.cuda.memory_allocated(), prof)
     found = numbers(prof)
     same("peak", found["peak"], peak)
-    return {**found, "folded": prof.report.compacted is not None, "kept": len(kept)}
+    return {**found, "compacted": prof.report.compacted is not None, "kept": len(kept)}
 
 
 def compare_sums(allocated: int, prof: Any) -> None:
@@ -562,7 +562,7 @@ PROGRAMS: dict[str, Callable[[Path], dict[str, Any]]] = {
     program.__name__: program
     for program in (
         *(midrun, midrun_two_devices, uncached, switched, malloc_async, pluggable, foreign_pool, threads),
-        *(under_profiler, graphs, refused, training, leaking, windows, folded, killed, removed, history, host_reads),
+        *(under_profiler, graphs, refused, training, leaking, windows, compacted, killed, removed, history, host_reads),
         *(hooks_without_device, operators),
     )
 }

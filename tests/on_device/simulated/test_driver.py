@@ -69,9 +69,9 @@ def test_every_kind_of_memory(back_end: str, program: Program) -> None:
     for kind in ("managed", "array", "registered", "reserved", "physical", "mapped", "async", "reference"):
         assert events[kind] >= 1, kind
     assert driver["mode"] == "callbacks" and driver["reason"] == "" and driver["unknown_frees"] == 0
-    witness = driver["record_check"]
-    assert witness["matched"] == witness["records"] > 25
-    assert (witness["missing"], witness["differ"], witness["alone"], witness["dropped"]) == (0, 0, 0, 0)
+    check = driver["record_check"]
+    assert check["matched"] == check["records"] > 25
+    assert (check["missing"], check["differ"], check["alone"], check["dropped"]) == (0, 0, 0, 0)
 
     libraries = set(found["libraries"])
     torch = {"libc10_cuda.so", "libtorch_cuda.so"} if back_end != "pluggable" else {"libtorch_cuda.so"}
@@ -110,8 +110,8 @@ def test_tensors_are_unharmed(hostile: str, mode: str, said: str, program: Progr
     assert driver["unknown_frees"] == 0 and driver["allocations"] > 20
     assert (found["by_slot"] > 40) == (mode == "slots")
     if mode == "callbacks":
-        witness = driver["record_check"]
-        assert 0 < witness["missing"] <= witness["dropped"] and witness["differ"] == witness["alone"] == 0
+        check = driver["record_check"]
+        assert 0 < check["missing"] <= check["dropped"] and check["differ"] == check["alone"] == 0
         adds_up(found)
 
 

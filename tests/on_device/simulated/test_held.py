@@ -70,7 +70,7 @@ def test_held(forked_on_device: Callable[..., Result], tmp_path: Path, kernels: 
     held: dict[int, list[int]] = {}
     seen: list[tuple[int, list[int]]] = []
     for kind, _, thread, address, size, *_ in _core.trace_dump(str(tmp_path / "t.cmem"))[:-1]:
-        if kind in (30, "held"):
+        if kind == "deferred_free":
             held.setdefault(thread, []).append(address)
         elif kind == "free":
             if size >= 30 << 20:

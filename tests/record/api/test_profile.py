@@ -576,7 +576,7 @@ def test_nothing_recorded() -> None:
 
 
 def test_recording_that_reaches_its_bound(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Nothing can be folded: it ends with one warning; the program, the file and the report live on, and say so."""
+    """Nothing can be compacted: it ends with one warning; the program, the file and the report live on, and say so."""
     (tmp_path / "run.cmem.tail").write_text("somebody's")
     with cuptimem.profile(tmp_path / "run.cmem", max_size=20_000) as prof:
         for i in range(20_000):

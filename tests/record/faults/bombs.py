@@ -14,7 +14,6 @@ from tests.tools.fuzz.seeds import with_side
 
 META = {"nodes": "counted"}
 TABLE = bytes([0x80 | 14 << 3, 0, 0, 5, 10])  # one line, columns 4 to 9
-FOLDED, FOLD, DRIVER_FOLDED = 16, 17, 31
 FILLING = 9  # cm_mark_kind
 
 
@@ -310,7 +309,7 @@ def overlapping(n: int) -> Raw:
         t.add(craft.DRIVER_MORE, 7 + i % 3, 4)
         t.add(craft.DRIVER_NEW, 0x1000 + (n - i) * 4096, 1 << 40, stack, flags=10, **cuda)
         t.add(craft.DRIVER_MORE, 7 + i % 3, 4)
-        t.add(craft.HELD, i, **cuda)
+        t.add(craft.DEFERRED_FREE, i, **cuda)
     for i in range(n):
         t.add(craft.DRIVER_FREE, 0x1000 + i * 4096, 1 << 39, flags=10, **cuda)
         t.add(craft.DRIVER_FREE, 0x1000 + i * 4096, flags=1 + i % 17, **cuda)
@@ -354,7 +353,7 @@ def records(n: int) -> Raw:
     stack = t.line(1)
     name = t.name("/lib/" + "x" * 200)
     for i in range(n):
-        t.add(craft.WITNESS, 0x9000000 + i, 1 << 20, name, thread=9, **cuda)
+        t.add(craft.DRIVER_RECORD, 0x9000000 + i, 1 << 20, name, thread=9, **cuda)
         t.add(craft.DRIVER_MORE, 5, 2, thread=9)
         t.add(craft.DRIVER_NEW, 0x9000000 + i + 1, 1 << 20, stack, flags=5, **cuda)
         t.add(craft.DRIVER_MORE, 6, 2)
@@ -525,20 +524,20 @@ def host_reads(n: int) -> Raw:
     return t
 
 
-def folded(n: int) -> Raw:
-    """Sums of a fold, each of more than a trace could list."""
+def compacted(n: int) -> Raw:
+    """Sums of a compaction, each of more than a trace could list."""
     t = Raw()
     stack = t.line(1)
     for i in range(n):
-        t.add(FOLDED, 1 << 30, 1 << 40, flags=i % 4)
-        t.add(FOLD, 1 << 40, 1 << 40, 2**32 - 1)
-        t.add(DRIVER_FOLDED, 1 + i % 5, 1 << 40)
+        t.add(craft.COMPACTED_BLOCKS, 1 << 30, 1 << 40, flags=i % 4)
+        t.add(craft.COMPACTED, 1 << 40, 1 << 40, 2**32 - 1)
+        t.add(craft.COMPACTED_DRIVER, 1 + i % 5, 1 << 40)
         t.tick(craft.OPTIMIZER, 0x88, stack)
         t.add(craft.LOST, 0, 1 << 40)
     return t
 
 
-def folded_deep(n: int) -> Raw:
+def compacted_deep(n: int) -> Raw:
     """A trace past its bound: n survivors at the links of a deep chain, and every kind of sum behind each step, as high
     as a reader takes it: of blocks, nodes, driver calls, launches, kernels of n names, a device's totals."""
     t = Raw()
@@ -551,9 +550,9 @@ def folded_deep(n: int) -> Raw:
         t.alloc(0x7F0000000000 + 1024 * i, 512, i + 2, **cuda)
         t.node(i, i + 2)
         for flags in range(4):
-            t.add(FOLDED, most, most, flags=flags, thread=i * 7919)
-        t.add(FOLD, 2**64 - 1, 2**63 - 1, 2**32 - 1)
-        t.add(DRIVER_FOLDED, 2**64 - 1, 2**63 - 1, i + 2, flags=i % 256, **cuda)
+            t.add(craft.COMPACTED_BLOCKS, most, most, flags=flags, thread=i * 7919)
+        t.add(craft.COMPACTED, 2**64 - 1, 2**63 - 1, 2**32 - 1)
+        t.add(craft.COMPACTED_DRIVER, 2**64 - 1, 2**63 - 1, i + 2, flags=i % 256, **cuda)
         t.add(craft.LAUNCH, i, 2**63 - 1, i + 2, flags=0x80, **cuda)
         t.add(craft.WORK, 2**64 - 1, 2**63 - 1, t.name(f"k{i}"), flags=0x80, thread=9)
         t.add(craft.DEVICE, 1 + i % 8, 2**63 - 1 - i, flags=0x80, thread=9, **cuda)
@@ -566,7 +565,7 @@ CRAFTED: dict[str, Callable[[int], Raw]] = {
     for one in (
         deep, deep_each, deep_steps, deep_nodes, torch_chain, wide, modules, long_table, long_names, threads, devices,
         clocks, steps, windows, leaks, node_leaks, holders, labels, ooms, segments, overlapping, contexts, handles,
-        records, kernels, pools, never_ends, same_address, times, collisions, host_reads, folded, folded_deep,
+        records, kernels, pools, never_ends, same_address, times, collisions, host_reads, compacted, compacted_deep,
         one_slot, quiet_devices, devices_in_turn, escapes, shapes, users,
     )
 }  # fmt: skip

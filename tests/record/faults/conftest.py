@@ -14,8 +14,8 @@ from tests.conftest import Result, clean_environment
 
 Call = Callable[..., Result]
 
-# Past its bound, so that it is folded and there is a side file; leaks, so that there is a holder; killed, so that the
-# end is in a ring.
+# Past its bound, so that it is compacted and there is a side file; leaks, so that there is a holder; killed, so that
+# the end is in a ring.
 _KILLED = """
 import os, signal, sys
 import torch, cuptimem

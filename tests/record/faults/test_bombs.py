@@ -24,7 +24,7 @@ ALLOWED, ALLOWED_PER_BYTE = 64 << 20, 2048  # csrc/python/py_analysis.c
 MOST = 2**63 - 1  # as many events as one report of losses can have
 
 DEEP = ("deep_each", "torch_chain")
-IN_EVERY_VIEW = ("deep_steps", "leaks", "folded_deep")  # those whose views took the most, and one of each sort
+IN_EVERY_VIEW = ("deep_steps", "leaks", "compacted_deep")  # those whose views took the most, and one of each sort
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -161,7 +161,7 @@ def test_analysis_within_the_stated_bound(tmp_path: Path) -> None:
     at which stacks are cut."""
     paths = [bombs.write(tmp_path, kind, 2 * DEPTH if kind in DEEP else 500) for kind in bombs.CRAFTED]
     paths += [bombs.write_with_ring(tmp_path, kind, 500) for kind in (*rings.WILD, "deep_steps", "threads")]
-    paths += [bombs.write_with_side(tmp_path, kind, 500) for kind in ("leaks", "folded_deep")]
+    paths += [bombs.write_with_side(tmp_path, kind, 500) for kind in ("leaks", "compacted_deep")]
     stay_within(tmp_path, paths, "analyze", "summary")
 
 

@@ -333,10 +333,10 @@ def test_nothing_is_watched_that_need_not_be(fake):
 
 
 DRIVER = """
-KINDS = {22: "new", 23: "free", 24: "more"}
+KINDS = {"driver_new": "new", "driver_free": "free", "driver_more": "more"}
 def driver():
-    return [(KINDS[e.kind], e.address if e.kind == 24 or e.flags == 74 else 0, e.size, e.flags, e.type, e.index,
-             e.origin if e.kind == 24 else None) for e in events() if e.kind in KINDS]
+    return [(KINDS[e.kind], e.address if e.kind == "driver_more" or e.flags == 74 else 0, e.size, e.flags, e.type,
+             e.index, e.origin if e.kind == "driver_more" else None) for e in events() if e.kind in KINDS]
 lib.use(0)
 core.sources_install()
 core.sources_driver(True)

@@ -16,7 +16,6 @@ from cuptimem.record import filling
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
 
-LABEL = 32  # cm_event_kind
 FILLING = 9  # cm_mark_kind
 
 
@@ -47,7 +46,7 @@ def test_a_large_model_is_labelled_in_parts_and_nothing_is_kept_alive(
     rows = _core.trace_dump(str(tmp_path / "a.cmem"))
     parts, labels, names = [], 0, set()
     for row in rows:
-        if row[0] == LABEL and row[6] != 1:
+        if row[0] == "label" and row[6] != 1:
             labels += 1
             names.add(row[5].partition("\t")[0])
         elif row[0] == "tick":
@@ -108,5 +107,5 @@ def test_a_module_that_dies_between_two_parts_leaves_the_others(
             loss = torch.nn.MSELoss()
             step(model, optimizer)
             del loss
-        names = {row[5].partition("\t")[0] for row in _core.trace_dump(str(tmp_path / "a.cmem")) if row[0] == LABEL}
+        names = {row[5].partition("\t")[0] for row in _core.trace_dump(str(tmp_path / "a.cmem")) if row[0] == "label"}
     assert {"0.weight", "100.bias", "199.bias"} <= names

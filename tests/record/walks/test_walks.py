@@ -16,7 +16,6 @@ from cuptimem.objects import walks
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
 
-LABEL = 32  # cm_event_kind
 MODULE, PARAMETER, BUFFER, GRADIENT, STATE, OTHER = range(1, 7)  # cm_label_kind
 
 
@@ -37,7 +36,7 @@ def read(path: Path) -> list[Walk]:
     for row in _core.trace_dump(str(path)):
         if row[0] == "mark" and row[4] == _core.MARK_WALK:
             found.append(Walk())
-        elif row[0] == LABEL:
+        elif row[0] == "label":
             _, _, _, address, owner, text, kind, _, _ = row
             assert address not in found[-1].labels[kind], "a block is labelled once"
             found[-1].labels[kind][address] = text

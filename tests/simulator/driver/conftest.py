@@ -1,5 +1,5 @@
 """Programs without PyTorch on a simulated device: a library that allocates (tests/on_device/simulated/foreign.c) and
-Python. And programs of the witness, on that device or on a driver and CUPTIs that are played (fakes.c)."""
+Python. And programs of the CUPTI thread, on that device or on a driver and CUPTIs that are played (fakes.c)."""
 
 import json
 import os

@@ -25,11 +25,11 @@ __all__ = [
     "state",
     "sys",
     "time",
-    "witnesses",
+    "cupti_threads",
 ]
 
 
-def witnesses() -> int:
+def cupti_threads() -> int:
     """Threads of ours that call CUPTI."""
     found = 0
     for task in os.listdir("/proc/self/task"):

@@ -1,4 +1,4 @@
-"""Parts of the programs that the tests of the witness run."""
+"""Parts of the programs that the tests of the CUPTI thread run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ def subscribe(name=None):
     return api.cuptiSubscribe_v2(ctypes.byref(handle), nobody, None, ctypes.byref(asked)), handle
 """
 
-# CUDA is there, and so the witness.
+# CUDA is there, and so the CUPTI thread.
 START = """
 cuda = ctypes.CDLL({folder!r} + "/libcuda.so.1")
 cuda.cuInit(0)

@@ -1,5 +1,5 @@
-"""CUPTI's activity records as the witness takes them, and totals of devices: with a CUPTI, a driver and an NVML that C
-programs play (activity/play.h, fake.h), under sanitizers. No CUDA, no simulated device."""
+"""CUPTI's activity records as the CUPTI thread takes them, and totals of devices: with a CUPTI, a driver and an NVML
+that C programs play (activity/play.h, fake.h), under sanitizers. No CUDA, no simulated device."""
 
 import re
 import shutil

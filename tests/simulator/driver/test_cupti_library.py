@@ -1,4 +1,4 @@
-"""The witness and CUPTIs of every kind: which library it takes, how it subscribes, and what it is refused."""
+"""The CUPTI thread and CUPTIs of every kind: which library it takes, how it subscribes, and what it is refused."""
 
 import os
 from collections.abc import Callable
@@ -46,9 +46,9 @@ def test_cuda_arrives_later_and_is_not_initialised_by_us(child: Child, fake: Pat
     found = child(
         f"""
 with cuptimem.profile("a.cmem"):
-    at_first = [*state(), witnesses()]
+    at_first = [*state(), cupti_threads()]
     cuda = ctypes.CDLL({str(fake / "libcuda.so.1")!r})
-    came = soon(lambda: witnesses() == 1)
+    came = soon(lambda: cupti_threads() == 1)
     import time
     time.sleep(0.1)
     loaded = "libcupti" in Path("/proc/self/maps").read_text()
@@ -59,7 +59,7 @@ with cuptimem.profile("a.cmem"):
     value = lambda name: ctypes.c_int.in_dll(cupti, name).value
     on = value("fake_enabled")
 report(at_first=at_first, came=came, untouched=untouched, subscribed=subscribed, on=on,
-       counts=[value("fake_subscribed"), value("fake_unsubscribed"), value("fake_enabled")], after=witnesses(),
+       counts=[value("fake_subscribed"), value("fake_unsubscribed"), value("fake_enabled")], after=cupti_threads(),
        driver=driver())
 """,
         env={"CUDA_HOME": str(fake / "plain")},
@@ -80,7 +80,7 @@ fake = Path({str(fake)!r})
 ctypes.CDLL(str(fake / "libcudart.so.13"), os.RTLD_GLOBAL | os.RTLD_NOW)
 caller = ctypes.CDLL(str(fake / "libcaller.so"))
 with cuptimem.profile("a.cmem"):
-    at_first = [*state(), witnesses()]
+    at_first = [*state(), cupti_threads()]
     taken = caller.caller_take(ctypes.c_size_t(4096))
     ctypes.CDLL(str(fake / "libcuda.so.1")).cuInit(0)
     came = soon(lambda: state()[0] == "callbacks")
@@ -140,7 +140,7 @@ def test_ways_to_subscribe(
 def test_refusals_are_named(child: Child, fake: Path, result: int, words: tuple[str, str]) -> None:
     found = child(
         START.format(folder=str(fake))
-        + "report(during=during, driver=driver(), left=[witnesses(), value('fake_unsubscribed')])",
+        + "report(during=during, driver=driver(), left=[cupti_threads(), value('fake_unsubscribed')])",
         env={"CUDA_HOME": str(fake / "plain"), "FAKE_RESULT": str(result)},
     )
     mode, reason = found["during"]
@@ -176,7 +176,7 @@ def test_a_cupti_without_callbacks_is_given_back(child: Child, fake: Path) -> No
 
 
 def test_what_cupti_takes_for_itself_is_not_the_programs(child: Child, fake: Path) -> None:
-    """On the witness's thread, and on the program's where that ends the subscription: between pause and resume."""
+    """On the CUPTI thread's thread, and on the program's where that ends the subscription: between pause and resume."""
     found = child(
         START.format(folder=str(fake))
         + """

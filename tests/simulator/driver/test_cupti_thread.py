@@ -1,4 +1,4 @@
-"""The witness: when it is there, what it subscribes to, and that nothing of it stays after stops, forks and ends."""
+"""The CUPTI thread: when it is there, what it subscribes to, and that none of it stays after stops, forks and ends."""
 
 import signal
 from collections.abc import Callable
@@ -16,8 +16,8 @@ def test_without_cuda_there_is_nothing(child: Child) -> None:
     found = child(
         """
 with cuptimem.profile("a.cmem"):
-    during = [*state(), witnesses()]
-report(during=during, after=witnesses(), driver=driver())
+    during = [*state(), cupti_threads()]
+report(during=during, after=cupti_threads(), driver=driver())
 """
     )
     assert found == {
@@ -48,7 +48,7 @@ try:
     _core.cupti_start(False, True, 0, 1000, 3)
 except TypeError as error:
     uncallable = str(error)
-report(at_first=at_first, twice=twice, during=during, after=witnesses(), uncallable=uncallable)
+report(at_first=at_first, twice=twice, during=during, after=cupti_threads(), uncallable=uncallable)
 """,
         env=simulated,
     )
@@ -60,7 +60,7 @@ def test_turned_off(child: Child, simulated: dict[str, str]) -> None:
     found = child(
         """
 with cuptimem.profile("a.cmem", driver=False):
-    during = [*state(), witnesses()]
+    during = [*state(), cupti_threads()]
 refused = ""
 try:
     cuptimem.profile(kernels=True, driver=False)
@@ -101,10 +101,10 @@ def test_it_subscribes_and_lets_go(child: Child, simulated: dict[str, str]) -> N
         CLIENT
         + """
 with cuptimem.profile("a.cmem"):
-    during = [*state(), witnesses(), subscribe()[0]]
+    during = [*state(), cupti_threads(), subscribe()[0]]
     pointer = ctypes.c_void_p()
     api.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(1 << 20))
-after = [witnesses(), subscribe()[0]]
+after = [cupti_threads(), subscribe()[0]]
 report(during=during, after=after, driver=driver())
 """,
         env=simulated,
@@ -126,11 +126,11 @@ for turn in range(20):
     with cuptimem.profile("a.cmem", overwrite=True):
         modes.append(state()[0])
     files.append(len(os.listdir("/proc/self/fd")))
-report(modes=sorted(set(modes)), files=len(set(files[2:])), witnesses=witnesses(), free=subscribe()[0])
+report(modes=sorted(set(modes)), files=len(set(files[2:])), cupti_threads=cupti_threads(), free=subscribe()[0])
 """,
         env=simulated,
     )
-    assert found == {"modes": ["callbacks"], "files": 1, "witnesses": 0, "free": 0, "said": []}
+    assert found == {"modes": ["callbacks"], "files": 1, "cupti_threads": 0, "free": 0, "said": []}
 
 
 def test_a_window_inside_asks_for_kernels(child: Child, simulated: dict[str, str]) -> None:
@@ -182,7 +182,7 @@ with cuptimem.profile("a.cmem"):
 freed = api.cuptiUnsubscribe(handle)
 with cuptimem.profile("b.cmem"):
     later = state()[0]
-report(first=first, during=during, gave=gave, freed=freed, later=later, driver=driver(), witnesses=witnesses())
+report(first=first, during=during, gave=gave, freed=freed, later=later, driver=driver(), cupti_threads=cupti_threads())
 """,
         env=simulated,
     )
@@ -192,7 +192,7 @@ report(first=first, during=during, gave=gave, freed=freed, later=later, driver=d
     assert reason.startswith("another profiler, Nsight Somewhere," if name else "another profiler holds")
     assert found["driver"]["driver"] == "slots" and found["driver"]["reason"] == reason
     assert found["said"] == [f"cuptimem: memory that libraries take from CUDA by themselves is not recorded: {reason}"]
-    assert found["later"] == "callbacks" and found["witnesses"] == 0
+    assert found["later"] == "callbacks" and found["cupti_threads"] == 0
 
 
 def test_stop_from_another_thread_while_one_allocates(child: Child, simulated: dict[str, str]) -> None:
@@ -216,7 +216,7 @@ for thread in threads:
 stopper = threading.Thread(target=profile.stop)
 stopper.start()
 stopper.join()
-after = [witnesses(), subscribe()[0]]
+after = [cupti_threads(), subscribe()[0]]
 ended.set()
 for thread in threads:
     thread.join()
@@ -261,24 +261,24 @@ def test_a_fork_by_python(child: Child, simulated: dict[str, str]) -> None:
         CLIENT
         + """
 at_fork = []
-os.register_at_fork(before=lambda: at_fork.append(witnesses()))  # called after cuptimem's, which comes later
+os.register_at_fork(before=lambda: at_fork.append(cupti_threads()))  # called after cuptimem's, which comes later
 profile = cuptimem.profile("a.cmem")
 profile.start()
-before = witnesses()
+before = cupti_threads()
 child = os.fork()
 if child == 0:
-    inherited = [*state(), witnesses()]
+    inherited = [*state(), cupti_threads()]
     with cuptimem.profile("b.cmem"):
-        own = [state()[0], witnesses()]
-    Path("child").write_text(repr((inherited, own, witnesses())))
+        own = [state()[0], cupti_threads()]
+    Path("child").write_text(repr((inherited, own, cupti_threads())))
     os._exit(0)
 os.waitpid(child, 0)
-back = soon(lambda: witnesses() == 1)
+back = soon(lambda: cupti_threads() == 1)
 pointer = ctypes.c_void_p()
 api.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(1 << 20))
 still = state()[0]
 profile.stop()
-report(before=before, at_fork=at_fork, back=back, still=still, child=Path("child").read_text(), after=witnesses(),
+report(before=before, at_fork=at_fork, back=back, still=still, child=Path("child").read_text(), after=cupti_threads(),
        callbacks=int(driver()["callbacks"]))
 """,
         env=simulated,
@@ -289,7 +289,7 @@ report(before=before, at_fork=at_fork, back=back, still=still, child=Path("child
 
 
 def test_a_fork_by_c(child: Child, simulated: dict[str, str]) -> None:
-    """No handler of Python's runs; the witness is gone without a word, and callbacks find nobody recording."""
+    """No handler of Python's runs; the CUPTI thread is gone without a word, and callbacks find nobody recording."""
     found = child(
         CLIENT
         + """
@@ -301,11 +301,11 @@ if child == 0:
     pointer = ctypes.c_void_p()
     api.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(1 << 20))
     profile.stop()
-    os._exit(0 if state() == ["off", ""] and witnesses() == 0 else 1)
+    os._exit(0 if state() == ["off", ""] and cupti_threads() == 0 else 1)
 code = os.waitpid(child, 0)[1]
-alive = witnesses()
+alive = cupti_threads()
 profile.stop()
-report(code=code, alive=alive, after=witnesses(), mode=driver()["driver"])
+report(code=code, alive=alive, after=cupti_threads(), mode=driver()["driver"])
 """,
         env=simulated,
     )
@@ -343,7 +343,7 @@ with cuptimem.profile("a.cmem"):
     cuda.cuInit(0)
 with cuptimem.profile("b.cmem"):
     pass
-report(first=driver()["driver"], second=driver("b.cmem")["driver"], after=witnesses())
+report(first=driver()["driver"], second=driver("b.cmem")["driver"], after=cupti_threads())
 """,
         env={"CUDA_HOME": str(fake / "plain")},
     )

@@ -18,7 +18,7 @@ cupti = ctypes.CDLL({str(fake / "plain/lib64/libcupti.so.13")!r})
 value = lambda name: ctypes.c_int.in_dll(cupti, name).value
 threading.Timer(0.1, Path(os.environ["FAKE_GATE"]).touch).start()
 profile.stop()
-report(started=started, counts=[value("fake_subscribed"), value("fake_unsubscribed")], after=witnesses())
+report(started=started, counts=[value("fake_subscribed"), value("fake_unsubscribed")], after=cupti_threads())
 """,
         env={"CUDA_HOME": str(fake / "plain"), "FAKE_GATE": str(tmp_path / "gate")},
     )
@@ -58,7 +58,7 @@ with cuptimem.profile("a.cmem"):
             os._exit(0)
         os.wait()
         waited.append(waits.value > before)
-    waiting = witnesses()
+    waiting = cupti_threads()
     Path(os.environ["FAKE_GATE"]).touch()
     came = soon(lambda: state()[0] == "callbacks")
 threads = len(os.listdir("/proc/self/task"))
@@ -75,7 +75,7 @@ report(waited=waited, waiting=waiting, came=came, threads=threads)
 
 
 def test_torch_profiler_asks_while_a_fork_goes_on(child: Child, fake: Path) -> None:
-    """The witness is to give up its records and to leave: it does both."""
+    """The CUPTI thread is to give up its records and to leave: it does both."""
     found = child(
         f"""
 import threading

@@ -1,4 +1,4 @@
-"""The witness beside torch.profiler, played by a library: which of the two has CUPTI, and when it changes hands."""
+"""The CUPTI thread beside torch.profiler, played by a library: which of the two has CUPTI, and when that changes."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def allocate():
     return [found["callbacks"], found["records"]]
 
 def found(**more):
-    after = [*state(), _core.cupti_state()["activity"], witnesses()]
+    after = [*state(), _core.cupti_state()["activity"], cupti_threads()]
     profile.stop()
     report(began=began, after=after, driver=driver(), **more)
 """

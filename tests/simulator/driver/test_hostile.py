@@ -20,9 +20,9 @@ def test_what_only_looks_wrong_changes_nothing(hostile: str, generation: str, pr
     assert is_what_the_device_did(ran)["device"] == DEVICES
     given_is_recorded(ran)
     found = ran.analyze()["driver"]
-    witness = found["record_check"]
-    assert found["mode"] == "callbacks" and witness["matched"] > 100
-    assert (witness["missing"], witness["differ"], witness["alone"], witness["dropped"]) == (0, 0, 0, 0)
+    check = found["record_check"]
+    assert found["mode"] == "callbacks" and check["matched"] > 100
+    assert (check["missing"], check["differ"], check["alone"], check["dropped"]) == (0, 0, 0, 0)
     foreign = int(ran.meta()["driver.foreign_buffers"])
     assert (foreign > 0) == ("foreign" in hostile)
 
@@ -32,10 +32,10 @@ def test_lost_records_are_counted(generation: str, program: Program) -> None:
     """No allocation is lost with them: only whose it was, and that is said."""
     ran = program("plain", hostile="drop=10", cupti=generation)
     assert is_what_the_device_did(ran)["device"] == DEVICES
-    witness = ran.analyze()["driver"]["record_check"]
-    assert 5 < witness["missing"] <= witness["dropped"], "records of pools are among those that are dropped"
-    assert (witness["differ"], witness["alone"]) == (0, 0)
-    assert witness["matched"] == witness["records"]
+    check = ran.analyze()["driver"]["record_check"]
+    assert 5 < check["missing"] <= check["dropped"], "records of pools are among those that are dropped"
+    assert (check["differ"], check["alone"]) == (0, 0)
+    assert check["matched"] == check["records"]
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_time_that_changes_its_base(program: Program) -> None:
     ran = program("plain", hostile="timebase=60")
     assert is_what_the_device_did(ran)["device"] == DEVICES
     assert ran.meta()["driver.time_base_changed"] == "yes"
-    witness = ran.analyze()["driver"]["record_check"]
-    assert (witness["missing"], witness["differ"], witness["alone"]) == (0, 0, 0)
+    check = ran.analyze()["driver"]["record_check"]
+    assert (check["missing"], check["differ"], check["alone"]) == (0, 0, 0)
 
 
 def test_a_slow_subscription_loses_nothing(program: Program) -> None:

@@ -96,9 +96,9 @@ def test_generations(generation: str, program: Program) -> None:
     given_is_recorded(ran)
     report = ran.analyze()["driver"]
     assert report["mode"] == "callbacks" and report["unknown_frees"] == 0
-    witness = report["record_check"]
-    assert witness["matched"] > 100, witness
-    assert (witness["missing"], witness["differ"], witness["alone"], witness["dropped"]) == (0, 0, 0, 0)
+    check = report["record_check"]
+    assert check["matched"] > 100, check
+    assert (check["missing"], check["differ"], check["alone"], check["dropped"]) == (0, 0, 0, 0)
 
 
 def test_no_callback_waits_for_the_gil(program: Program) -> None:
@@ -130,7 +130,7 @@ def test_windows(program: Program) -> None:
 
 
 def test_past_the_bound(program: Program) -> None:
-    """The driver's own allocations are not folded (compact/compact.h): each is there, the file larger than asked."""
+    """The driver's own allocations are not compacted (compact/compact.h): each is there, the file larger than asked."""
     ran = program("bounded")
     assert ran.printed["size"] > MIB and ran.printed["lost"] == 0
     assert is_what_the_device_did(ran)["device"] == 40_000

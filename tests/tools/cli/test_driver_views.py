@@ -179,9 +179,9 @@ def test_pytorchs_host_memory_of_an_unknown_caller(make: Make) -> None:
 
 
 def test_one_record_agrees(make: Make) -> None:
-    witness = {"records": 1, "matched": 1, "missing": 0, "differ": 0, "alone": 0, "dropped": 0}
+    check = {"records": 1, "matched": 1, "missing": 0, "differ": 0, "alone": 0, "dropped": 0}
     assert "CUPTI's one record agrees with them." in prose(
-        ledger(make(driver=driver_sample.driver(record_check=witness)))
+        ledger(make(driver=driver_sample.driver(record_check=check)))
     )
 
 

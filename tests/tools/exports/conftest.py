@@ -10,11 +10,10 @@ import cuptimem
 from cuptimem import _core
 from cuptimem.report.model import Report
 from tests.unit.analysis import craft
-from tests.unit.analysis.craft import CPU, CUDA, Trace
+from tests.unit.analysis.craft import COMPACTED, COMPACTED_BLOCKS, CPU, CUDA, LABEL, Trace
 
 HOSTILE = '</script><img src=x onerror=alert(1)>";\n\x1b[31m\u202eevil,=1+1\\'
-FOLDED, FOLD = 16, 17
-LABEL, WALK = 32, 10
+WALK = 10  # cm_mark_kind
 
 
 def plain(trace: Trace) -> None:
@@ -66,11 +65,11 @@ def lost(trace: Trace) -> None:
     trace.alloc(0x1000, 700, line)
 
 
-def folded(trace: Trace) -> None:
+def compacted(trace: Trace) -> None:
     """Past its bound: blocks that are only counted."""
     plain(trace)
-    trace.add(FOLDED, 5, 5000)
-    trace.add(FOLD, 10)
+    trace.add(COMPACTED_BLOCKS, 5, 5000)
+    trace.add(COMPACTED, 10)
     trace.tick(craft.OPTIMIZER, 0x77, trace.line(30))
 
 
@@ -123,7 +122,7 @@ KINDS: dict[str, Callable[[Trace], None]] = {
         nothing,
         hostile,
         lost,
-        folded,
+        compacted,
         two_devices,
         before_start,
         backward,

@@ -270,11 +270,11 @@ def test_chrome_is_a_trace_and_has_the_reports_bytes(trace: str, report: Report,
     assert max((m["Total Allocated"] for m in memory), default=0) == max(
         (d.peak.bytes for d in report.devices), default=0
     )
-    folded = sum(d.allocated for d in report.devices) if report.compacted else 0
-    if not folded:
+    compacted = sum(d.allocated for d in report.devices) if report.compacted else 0
+    if not compacted:
         assert sum(m["Bytes"] for m in memory) == sum(d.end for d in report.devices)
     drawn = sum(e["args"]["bytes"] for e in rows if e["ph"] == "b")
-    if not folded:
+    if not compacted:
         assert drawn == sum(d.start + d.allocated for d in report.devices)
     steps = [e for e in rows if e.get("cat") == "step"]
     if report.devices:
@@ -316,7 +316,7 @@ FILES = ("chrome", "memory-viz", "speedscope", "collapsed", "json")
 
 @pytest.mark.parametrize("kind", FILES)
 def test_what_is_missing_is_said(traces: Callable[[str], str], tmp_path: Path, kind: str) -> None:
-    for name, word in (("lost", "lost"), ("folded", "compacted"), ("crashed", "missing")):
+    for name, word in (("lost", "lost"), ("compacted", "compacted"), ("crashed", "missing")):
         written = exports.export(traces(name), kind, str(tmp_path / f"{name}.{kind}"))
         assert any(word in note for note in written.notes), (name, written.notes)
 

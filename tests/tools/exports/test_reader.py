@@ -32,7 +32,7 @@ def test_sums_are_the_reports(trace: str, report: Report) -> None:
             peak[device] = max(peak[device], live[device])
         elif kind == "free":
             live[device] -= event[4]
-        elif kind == "folded":
+        elif kind == "compacted":
             allocated[device] += event[4]
         if kind == "alloc":
             allocated[device] += event[4]

@@ -163,7 +163,9 @@ DRAWN = """(device) => {
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("trace", ["hostile", "folded", "two_devices", "before_start", "synthetic_cuda"], indirect=True)
+@pytest.mark.parametrize(
+    "trace", ["hostile", "compacted", "two_devices", "before_start", "synthetic_cuda"], indirect=True
+)
 def test_memory_viz_draws_the_bytes(trace: str, report: Report, tmp_path: Path, browser_page: Any) -> None:
     path = tmp_path / "out.pickle"
     whole = snapshot(trace, path)

@@ -196,7 +196,7 @@ def driver() -> craft.Trace:
     t.add(craft.DRIVER_NEW, 0x9000000, 1 << 20, t.line(3), flags=5, **cuda)
     t.add(craft.DRIVER_MORE, 2**32 - 1, 2)
     t.add(craft.LAUNCH, 5, 1, t.line(4), flags=1, **cuda)
-    t.add(craft.WITNESS, 0x9000000, 1 << 20, t.name("/lib/libtorch_cuda.so"), thread=9, **cuda)
+    t.add(craft.DRIVER_RECORD, 0x9000000, 1 << 20, t.name("/lib/libtorch_cuda.so"), thread=9, **cuda)
     t.add(craft.DRIVER_MORE, 2**32 - 1, 2, thread=9)
     t.add(craft.POOL, 0xF0, 1 << 25, flags=4, thread=9, **cuda)
     t.add(craft.WORK, 1, 5000, t.name("kernel"), flags=1, thread=9)
@@ -206,7 +206,7 @@ def driver() -> craft.Trace:
     t.add(craft.DRIVER_FREE, 0x500000, 1 << 21, flags=10, **cuda)  # a part of two
     t.add(craft.DRIVER_MORE, 1, 5)
     t.add(craft.OOM, 0, 1 << 40, t.line(20), **cuda)
-    t.add(craft.HELD, 0x77, **cuda)
+    t.add(craft.DEFERRED_FREE, 0x77, **cuda)
     t.free(0x400000, **cuda)
     t.add(craft.DRIVER_FREE, 8, flags=6, **cuda)
     t.add(craft.DRIVER_FREE, 0x9000000, **cuda)
@@ -258,7 +258,7 @@ def all_seeds() -> dict[str, bytes]:
             found[f"undefined-{kind}"] = Path(path).read_bytes()
         for key in bombs.CRAFTED:
             found[f"bomb-{key}"] = bombs.write(folder, key, 60).read_bytes()
-        for key in ("deep_steps", "modules", "folded"):
+        for key in ("deep_steps", "modules", "compacted"):
             path = bombs.write_with_side(folder, key, 60)
             side = Path(f"{path}.tail").read_bytes()
             found[f"bomb-side-{key}"] = b"CMFZ" + part(b"T", path.read_bytes()) + part(b"S", side)

@@ -69,7 +69,7 @@ def crashed(path: Path) -> Report:
     return cuptimem.open(trace.write(path, end=None))
 
 
-def folded(path: Path) -> Report:
+def compacted(path: Path) -> Report:
     return replace(training(path), compacted=Compacted(2, 20, 1_234_567))
 
 
@@ -95,7 +95,7 @@ ALL: dict[str, Callable[[Path], Report]] = {
         hostile_names,
         with_losses,
         crashed,
-        folded,
+        compacted,
         without_its_file,
         synthetic,
     )
@@ -104,7 +104,7 @@ ALL: dict[str, Callable[[Path], Report]] = {
 SAID = {
     "with_losses": "77 events found no room and are lost",
     "crashed": "the end of the recording is missing",
-    "folded": "1,234,567 events of steps 2 to 20 are compacted",
+    "compacted": "1,234,567 events of steps 2 to 20 are compacted",
     "without_steps": "none were seen",
     "no_event": "Nothing was allocated",
     "without_its_file": "The picture is not divided by line",

@@ -343,7 +343,7 @@ def test_two_on_one_page_do_not_meet(browser_page: Any, tmp_path: Path, syntheti
 
 
 def test_a_folded_stretch_is_said(opened: Open, tmp_path: Path) -> None:
-    with cuptimem.profile(tmp_path / "folded.cmem", max_size=20_000) as prof:
+    with cuptimem.profile(tmp_path / "compacted.cmem", max_size=20_000) as prof:
         for _ in range(40):
             _core.capture_emit(1, 5000)
             _core.capture_sync()

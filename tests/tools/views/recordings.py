@@ -9,7 +9,7 @@ from pathlib import Path
 
 import cuptimem
 from tests.conftest import clean_environment
-from tests.tools.exports.conftest import FOLD, FOLDED
+from tests.tools.exports.conftest import COMPACTED, COMPACTED_BLOCKS
 from tests.tools.pages import timeline_traces as crafted
 
 # 40 steps, and a list that grows by 4 KiB in each.
@@ -44,11 +44,11 @@ def waiting(folder: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def folded() -> crafted.Trace:
+def compacted() -> crafted.Trace:
     """Past its bound: steps of which only sums are there."""
     trace = crafted.training(12)
-    trace.add(FOLDED, 5, 5000)
-    trace.add(FOLD, 10)
+    trace.add(COMPACTED_BLOCKS, 5, 5000)
+    trace.add(COMPACTED, 10)
     trace.tick(crafted.STEP, 1, trace.line(31, "train.py"))
     return trace
 
@@ -86,7 +86,7 @@ BY_HAND = {
     "no event": _by_hand(crafted.no_event),
     "two devices": _by_hand(crafted.device),
     "losses": _by_hand(lambda: crafted.training(12), lost=77),
-    "folded": _by_hand(folded),
+    "compacted": _by_hand(compacted),
     "cut": _by_hand(lambda: crafted.training(12), end=None),
     "hostile": _by_hand(crafted.hostile, meta=dict.fromkeys(("script", "problems", "torch"), crafted.HOSTILE)),
     "10,000 lines": _by_hand(lambda: crafted.many_lines(10_000)),
@@ -98,7 +98,7 @@ SAID = {
     "losses": "77 events found no room and are lost",
     "cut": "the end of the recording is missing",
     "hostile": "onerror=alert(1)",
-    "folded": "are compacted",
+    "compacted": "are compacted",
     "killed": "the program was killed",
     "unfinished": "still recording",
 }

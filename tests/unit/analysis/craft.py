@@ -5,13 +5,45 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.build import build
+from tests.event_kinds import (  # noqa: F401
+    ALLOC,
+    COMPACTED,
+    COMPACTED_BLOCKS,
+    COMPACTED_DRIVER,
+    DEFERRED_FREE,
+    DEVICE,
+    DRIVER_FREE,
+    DRIVER_MORE,
+    DRIVER_NEW,
+    DRIVER_RECORD,
+    FREE,
+    HOLDER,
+    HOLDER_PATH,
+    HOST_READ,
+    LABEL,
+    LAUNCH,
+    LOST,
+    MARK,
+    NODE_DONE,
+    NODE_FREE,
+    NODE_NEW,
+    NODE_RUN,
+    OBJECT_NEW,
+    OOM,
+    OPERATOR,
+    POOL,
+    REQUESTED,
+    RESERVED,
+    SAMPLE,
+    SEED,
+    SEGMENT_FREE,
+    SEGMENT_NEW,
+    THREAD,
+    TICK,
+    WORK,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
-ALLOC, FREE, OOM, RESERVED, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE = range(1, 9)
-THREAD, TICK, OBJECT_NEW, SEED, MARK, LOST, SAMPLE = range(9, 16)
-REQUESTED, SEGMENT_NEW, SEGMENT_FREE, HOST_READ = range(18, 22)
-DRIVER_NEW, DRIVER_FREE, DRIVER_MORE, WITNESS, POOL, LAUNCH, WORK, DEVICE, HELD = range(22, 31)
-OPERATOR = 35
 IN_NODE, NODE_STACK, BEFORE_START, DIRECT, WRITTEN = 1, 2, 4, 8, 16
 STEP, OPTIMIZER, DATA, MODULE, BACKWARD = 1, 2, 3, 4, 5
 WINDOW_OPEN, WINDOW_CLOSE, SEEDED = 1, 2, 3

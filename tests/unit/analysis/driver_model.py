@@ -22,7 +22,7 @@ TOTAL, OWN, OTHERS, POOLED, KEPT, USED = range(1, 7)
 QUIET, RELEASE = 0x80, 0x80
 TAKES = {DEV, MANAGED, ASYNC, PHYSICAL, ARRAY}
 IN_CONTEXT = {DEV, MANAGED, HOST, REGISTERED, ASYNC, ARRAY}
-WITNESSED = {DEV, MANAGED, HOST, ASYNC}
+RECORDED = {DEV, MANAGED, HOST, ASYNC}
 CUDA = {"device": craft.CUDA, "index": 0}
 LIBRARIES = ["/usr/lib/libcublasLt.so.13", "/opt/libnccl.so.2", "/x/torch/lib/libc10_cuda.so", "libtorch_cuda.so"]
 
@@ -112,7 +112,7 @@ class Driver:
 
     def told(self, kind: int, memory: Memory | None, address: int, release: bool) -> None:
         """The correlation id, and the record that comes later, if at all."""
-        if (memory.kind if memory else kind or DEV) not in WITNESSED:
+        if (memory.kind if memory else kind or DEV) not in RECORDED:
             return
         self.correlation = (self.correlation + 1) % 2**32
         self.more(CORRELATION, self.correlation)
@@ -122,7 +122,7 @@ class Driver:
             self.missing += 1
 
     def deliver(self, keep: int) -> None:
-        """Records come in their order, late, on the witness's thread."""
+        """Records come in their order, late, on the CUPTI thread."""
         while len(self.records) > keep:
             memory, address, release, correlation = self.records.pop(0)
             library = ""
@@ -131,7 +131,7 @@ class Driver:
             name = self.trace.name(library) if library else 0
             size = memory.size if memory else 0
             flags = RELEASE if release else 0
-            self.add(craft.WITNESS, address, size, name, flags=flags, thread=9, **CUDA)
+            self.add(craft.DRIVER_RECORD, address, size, name, flags=flags, thread=9, **CUDA)
             self.add(craft.DRIVER_MORE, correlation, CORRELATION, thread=9)
             self.matched += 1
             if library:

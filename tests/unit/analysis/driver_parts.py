@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import craft
-from craft import Trace
+from craft import COMPACTED_DRIVER, DEFERRED_FREE, DEVICE, DRIVER_RECORD, LAUNCH, POOL, WORK, Trace  # noqa: F401
 from driver_model import CUDA, QUIET, USED
 
 Analyze = Callable[..., dict[str, Any]]
 OF_NODE = 0x80
-NEW, FREE, MORE, WITNESS, POOL, LAUNCH, WORK, DEVICE, HELD, FOLDED = range(22, 32)
+NEW, FREE, MORE = craft.DRIVER_NEW, craft.DRIVER_FREE, craft.DRIVER_MORE
 MIB = 1 << 20
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from craft import (
     BEFORE_START,
+    COMPACTED,
+    COMPACTED_BLOCKS,
     CUDA,
     DIRECT,
     FREE,
@@ -235,15 +237,15 @@ def test_a_lost_free_shows(analyze: Analyze) -> None:
     assert cuda(analyze(t))["check"] == {"reported": 1024, "live": 1536, "checked": 3, "differ": 2}
 
 
-def test_what_a_fold_left_out_is_no_difference(analyze: Analyze) -> None:
+def test_what_a_compaction_left_out_is_no_difference(analyze: Analyze) -> None:
     t = Trace()
     tick = t.line(9)
     t.alloc(0x1000, 512, t.line(1), **FIRST)
     t.add(RESERVED, 512, 1 << 20, **FIRST)
     t.tick(STEP, 0, tick)
     t.add(RESERVED, 2048, 1 << 21, **FIRST)  # of blocks that came and went in this stretch
-    t.add(16, 3, 1536, **FIRST)  # FOLDED
-    t.add(17, 6, 0, index=-1)  # FOLD
+    t.add(COMPACTED_BLOCKS, 3, 1536, **FIRST)
+    t.add(COMPACTED, 6, 0, index=-1)
     t.tick(STEP, 0, tick)
     t.add(RESERVED, 512, 1 << 20, **FIRST)
     t.tick(STEP, 0, tick)

@@ -19,10 +19,10 @@ def check(program: Driver, report: dict[str, Any]) -> None:
     driver = report["driver"]
     assert (driver["allocations"], driver["frees"]) == (program.allocations, program.frees)
     assert (driver["unknown_frees"], driver["failed_frees"]) == (program.unknown, program.failed)
-    witness = driver["record_check"]
-    assert witness["matched"] == witness["records"] == program.matched
-    assert witness["differ"] == witness["alone"] == 0
-    assert witness["missing"] == (program.missing if program.matched else 0)
+    check = driver["record_check"]
+    assert check["matched"] == check["records"] == program.matched
+    assert check["differ"] == check["alone"] == 0
+    assert check["missing"] == (program.missing if program.matched else 0)
 
     kept = program.kept()
     assert [row["what"] for row in report["ledger"]] == list(kept)

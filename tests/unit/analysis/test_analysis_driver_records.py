@@ -1,14 +1,14 @@
-"""The driver level: records of the second witness that come early, late, twice or not at all."""
+"""The driver level: records of CUPTI that come early, late, twice or not at all."""
 
 import craft
 import pytest
 from craft import WINDOW_OPEN, Trace
 from driver_model import CORRELATION, CUDA, DEV, FAILED, PHYSICAL, RELEASE
-from driver_parts import MORE, WITNESS, Analyze, free, moment, new, only
+from driver_parts import DRIVER_RECORD, MORE, Analyze, free, moment, new, only
 
 
 def record(t: Trace, address: int, size: int, correlation: int | None, *, library: str = "", flags: int = 0) -> None:
-    t.add(WITNESS, address, size, t.name(library) if library else 0, flags=flags, thread=9, **CUDA)
+    t.add(DRIVER_RECORD, address, size, t.name(library) if library else 0, flags=flags, thread=9, **CUDA)
     if correlation is not None:
         t.add(MORE, correlation, CORRELATION, thread=9)
 
@@ -35,8 +35,8 @@ def test_records_in_either_order_and_what_has_none(analyze: Analyze) -> None:
     t.add(MORE, 1, FAILED)  # so there is no record
     moment(t, 1000)
     report = analyze(t)
-    witness = {"records": 5, "matched": 2, "missing": 1, "differ": 1, "alone": 2, "dropped": 0}
-    assert report["driver"]["record_check"] == witness
+    check = {"records": 5, "matched": 2, "missing": 1, "differ": 1, "alone": 2, "dropped": 0}
+    assert report["driver"]["record_check"] == check
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,10 @@ def test_what_a_record_says_otherwise(analyze: Analyze, address: int, size: int,
     t = Trace()
     new(t, DEV, 0x10000, 100)
     t.add(MORE, 1, CORRELATION)
-    t.add(WITNESS, address, size, t.name("liba.so"), thread=9, device=craft.CUDA, index=index)
+    t.add(DRIVER_RECORD, address, size, t.name("liba.so"), thread=9, device=craft.CUDA, index=index)
     t.add(MORE, 1, CORRELATION, thread=9)
-    witness = analyze(t)["driver"]["record_check"]
-    assert (witness["matched"], witness["differ"], witness["missing"], witness["alone"]) == (matched, 1 - matched, 0, 0)
+    check = analyze(t)["driver"]["record_check"]
+    assert (check["matched"], check["differ"], check["missing"], check["alone"]) == (matched, 1 - matched, 0, 0)
 
 
 def test_one_id_of_several_calls(analyze: Analyze) -> None:
@@ -89,12 +89,12 @@ def test_more_calls_wait_than_are_kept(analyze: Analyze) -> None:
         free(t, DEV, 0x10000)
     record(t, 0x10000, 64, 50)  # too late
     record(t, 0x10000, 64, 150)
-    witness = analyze(t, per_batch=100_000)["driver"]["record_check"]
-    assert (witness["matched"], witness["alone"], witness["missing"]) == (1, 1, count - 1)
+    check = analyze(t, per_batch=100_000)["driver"]["record_check"]
+    assert (check["matched"], check["alone"], check["missing"]) == (1, 1, count - 1)
     t.mark(WINDOW_OPEN, 1)
     record(t, 0x10000, 64, 200)
     inside = analyze(t, per_batch=100_000, window=1)["driver"]["record_check"]
-    assert inside["matched"] == 1 and inside["missing"] < witness["missing"] - 100  # given up before
+    assert inside["matched"] == 1 and inside["missing"] < check["missing"] - 100  # given up before
 
 
 def test_a_record_of_what_another_thread_freed_before_its_id_was_told(analyze: Analyze) -> None:

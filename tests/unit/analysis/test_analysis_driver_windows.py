@@ -6,7 +6,7 @@ from typing import Any
 from craft import WINDOW_OPEN, Trace
 from driver_model import CUDA, DEV, FAILED, HANDLE, MAPPED, PHYSICAL, Driver
 from driver_model import RESERVED as ADDRESSES
-from driver_parts import FOLDED, LAUNCH, MIB, MORE, WORK, Analyze, bytes_of, free, new, total, work
+from driver_parts import COMPACTED_DRIVER, LAUNCH, MIB, MORE, WORK, Analyze, bytes_of, free, new, total, work
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -70,17 +70,17 @@ def test_a_folds_missing_records_come_in_a_window(analyze: Analyze, tmp_path: Pa
     """Five events were left out before their records came; those come in a later stretch, inside the window."""
     t = Trace()
     new(t, DEV, 0x10000, 100)
-    t.add(FOLDED, 5, 5, index=-1)
-    t.add(FOLDED, 1, 7, index=-1)
+    t.add(COMPACTED_DRIVER, 5, 5, index=-1)
+    t.add(COMPACTED_DRIVER, 1, 7, index=-1)
     t.mark(WINDOW_OPEN, 1)
     new(t, DEV, 0x20000, 50)
-    t.add(FOLDED, 5, -5, index=-1)
-    t.add(FOLDED, 3, 5, index=-1)
+    t.add(COMPACTED_DRIVER, 5, -5, index=-1)
+    t.add(COMPACTED_DRIVER, 3, 5, index=-1)
     whole, cut = t.write(tmp_path / "whole.cmem"), str(tmp_path / "cut.cmem")
     _core.extract(whole, cut, 1)
     for report in (_core.analyze(whole), _core.analyze(whole, window=1), _core.analyze(cut)):
-        witness = report["driver"]["record_check"]
-        assert (witness["records"], witness["matched"], witness["missing"]) == (5, 5, 0)
+        check = report["driver"]["record_check"]
+        assert (check["records"], check["matched"], check["missing"]) == (5, 5, 0)
     assert _core.analyze(whole)["driver"]["allocations"] == 9
 
 

@@ -1,9 +1,8 @@
 """Holders of what is alive at the end: lines by device, apart from those of leaks."""
 
-from craft import CUDA, Trace
+from craft import CUDA, HOLDER, HOLDER_PATH, Trace
 from hand_made import Analyze
 
-HOLDER, HOLDER_PATH = 33, 34
 FIRST, ALIVE = 2, 4
 
 

@@ -55,9 +55,9 @@ def test_synthetic_driver_level(tmp_path: Path, on: str) -> None:
     workspaces = 1 + (truth["steps"] - 1) // 16
     assert report.driver.allocations == truth["segments"] + workspaces
     assert report.driver.frees == workspaces - 1
-    witness = report.driver.record_check
-    assert witness.records == witness.matched == report.driver.allocations + report.driver.frees
-    assert (witness.missing, witness.differ, witness.alone) == (0, 0, 0)
+    check = report.driver.record_check
+    assert check.records == check.matched == report.driver.allocations + report.driver.frees
+    assert (check.missing, check.differ, check.alone) == (0, 0, 0)
     assert [ledger.residual for ledger in report.ledgers] == [0, 0]
     end = report.ledgers[-1]
     known = truth["live_bytes"] - truth["seed_bytes"]  # the seeds lie in memory that no event told of

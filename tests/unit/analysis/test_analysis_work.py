@@ -3,7 +3,7 @@
 import craft
 from craft import Trace
 from driver_model import CUDA
-from driver_parts import HELD, LAUNCH, Analyze, work
+from driver_parts import DEFERRED_FREE, LAUNCH, Analyze, work
 
 
 def test_blocks_that_wait_for_work(analyze: Analyze) -> None:
@@ -89,7 +89,7 @@ def test_held_blocks(analyze: Analyze) -> None:
     for i in range(3):
         t.alloc(0x1000 * (i + 1), 100, t.line(1), **CUDA)
     for i in range(2):
-        t.add(HELD, 0x77, thread=2)
+        t.add(DEFERRED_FREE, 0x77, thread=2)
         if i == 0:
             t.free(0x3000, **CUDA)  # another thread's is another block
         t.free(0x1000 * (i + 1), thread=2, **CUDA)

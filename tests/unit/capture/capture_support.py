@@ -80,7 +80,7 @@ _WRAPPED = [
 WRAPPED = [f"-Wl,--wrap={name}" for name in _WRAPPED]
 STRESS = [path for path in HERE.glob("*.c") if path.name not in ("frames_double.c", "connect.c")]
 
-# What of the analysis the fold replays with.
+# What of the analysis compaction replays with.
 REPLAYED = [
     ROOT / "csrc/heap" / f"{name}.c"
     for name in (

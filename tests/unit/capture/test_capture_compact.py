@@ -1,4 +1,4 @@
-"""Folding leaves events out and changes nothing that a report says, but for the timeline between bounds."""
+"""Compaction leaves events out and changes nothing that a report says, but for the timeline between bounds."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ DRIVER += [*rooms("base"), *REPLAYED]
 
 
 @pytest.fixture(scope="module")
-def fold() -> ctypes.CDLL:
+def compact() -> ctypes.CDLL:
     craft.Trace.library = craft.encoder()
-    library = craft.library("fold.so", DRIVER)
-    library.fold.argtypes = [ctypes.c_void_p, *[ctypes.c_size_t] * 4, ctypes.c_void_p, ctypes.c_size_t]
-    library.fold.restype = ctypes.c_long
+    library = craft.library("compact.so", DRIVER)
+    library.compact.argtypes = [ctypes.c_void_p, *[ctypes.c_size_t] * 4, ctypes.c_void_p, ctypes.c_size_t]
+    library.compact.restype = ctypes.c_long
     return library
 
 
-def folded(library: ctypes.CDLL, trace: craft.Trace, whole: int, cut: int, rest: int) -> craft.Trace:
+def compacted(library: ctypes.CDLL, trace: craft.Trace, whole: int, cut: int, rest: int) -> craft.Trace:
     events = trace.events
     rest = min(rest, len(events))
     whole = min(whole, len(events) - rest)
     given = (craft.Event * max(1, len(events)))(*events)
     room = 4 * len(events) + 64
     out = (craft.Event * room)()
-    count = library.fold(given, len(events), whole, cut, rest, out, room)
+    count = library.compact(given, len(events), whole, cut, rest, out, room)
     assert count >= 0
     result = craft.Trace()
     result.definitions = trace.definitions
@@ -52,7 +52,7 @@ def folded(library: ctypes.CDLL, trace: craft.Trace, whole: int, cut: int, rest:
     return result
 
 
-SUMS = (16, 17)  # kinds of records that only a fold writes
+SUMS = (16, 17)  # kinds of records that only a compaction writes
 COMPACTED = SUMS[1]
 
 
@@ -175,8 +175,8 @@ class Program:
 
 
 def origins(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Contributors by where they were made. What a block is for depends on what happens around it: a fold leaves that
-    out."""
+    """Contributors by where they were made. What a block is for depends on what happens around it: a compaction leaves
+    that out."""
     sums_of: dict[tuple[Any, ...], list[int]] = {}
     for size, count, *where in rows:
         both = sums_of.setdefault(tuple(where[:4]), [0, 0])
@@ -185,7 +185,7 @@ def origins(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(((*both, *where) for where, both in sums_of.items()), key=repr)
 
 
-# What a fold may change: how many records there are is told by it, so only the curve between bounds is.
+# What a compaction may change: how many records there are is told by it, so only the curve between bounds is.
 def comparable(result: dict[str, Any]) -> dict[str, Any]:
     result = dict(result)
     result.pop("compacted")
@@ -195,7 +195,7 @@ def comparable(result: dict[str, Any]) -> dict[str, Any]:
         points = device.pop("timeline")
         device["timeline"] = max((p[2] for p in points), default=0)
         device.pop("tables")  # see below
-        device.pop("check")  # of a folded stretch the totals cannot be checked
+        device.pop("check")  # of a compacted stretch the totals cannot be checked
         device.pop("above")  # the peak of a window's own blocks may be at another moment than that of all: see most()
         if device["requested_peak"] is None:  # no block that is left reports it: they are as large as was requested
             device["requested_peak"] = device["peak"]
@@ -210,7 +210,7 @@ def comparable(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def tables(result: dict[str, Any]) -> list[Any]:
-    """A fold leaves no stack of what it only counts: that is missing in the rows, and stands beside them."""
+    """A compaction leaves no stack of what it only counts: that is missing in the rows, and stands beside them."""
     found = []
     for device in result["devices"]:
         for what, (rows, rest) in device["tables"].items():
@@ -225,7 +225,7 @@ def tables(result: dict[str, Any]) -> list[Any]:
 
 
 def most(result: dict[str, Any]) -> dict[str, int]:
-    """Of each device, what the window's own blocks had at most. Of a folded trace it is a lower bound."""
+    """Of each device, what the window's own blocks had at most. Of a compacted trace it is a lower bound."""
     return {device["device"]: device["above"][0] for device in result["devices"]}
 
 
@@ -235,7 +235,7 @@ STEP_SUMS = ("index", "device", "start", "peak", "end", "allocated", "freed", "a
 
 def sums(result: dict[str, Any]) -> list[Any]:
     """A window's file may name a device on which nothing is or was: such rows of zeros are left out. Devices come in
-    the order of the blocks that were alive, which a fold may change."""
+    the order of the blocks that were alive, which a compaction may change."""
     devices = sorted([device[key] for key in DEVICE_SUMS] for device in result["devices"])
     steps = sorted([row[key] for key in STEP_SUMS] for row in result["steps"])
     return [[row for row in devices if any(row[1:])], [row for row in steps if any(row[2:])], result["events"]]
@@ -253,7 +253,7 @@ def divided_by_ticks(trace: craft.Trace) -> craft.Trace:
 
 
 def check(library: ctypes.CDLL, folder: Path, trace: craft.Trace, whole: int, cut: int, rest: int) -> None:
-    short = folded(library, trace, whole, cut, rest)
+    short = compacted(library, trace, whole, cut, rest)
     for path in folder.glob("*.cmem"):
         path.unlink()
     a = divided_by_ticks(trace).write(folder / "a.cmem", per_batch=50)
@@ -287,14 +287,14 @@ def check(library: ctypes.CDLL, folder: Path, trace: craft.Trace, whole: int, cu
     cut=st.sampled_from([1, 7, 40, 1000]),
     rest=st.integers(0, 100),
 )
-def test_a_fold_changes_no_number(
-    fold: ctypes.CDLL, tmp_path: Path, seed: int, length: int, whole: int, cut: int, rest: int
+def test_a_compaction_changes_no_number(
+    compact: ctypes.CDLL, tmp_path: Path, seed: int, length: int, whole: int, cut: int, rest: int
 ) -> None:
-    check(fold, tmp_path, Program(seed, length).trace, whole, cut, rest)
+    check(compact, tmp_path, Program(seed, length).trace, whole, cut, rest)
 
 
 @pytest.mark.parametrize("rest", [0, 300])
-def test_a_training_loop_folds_to_its_survivors_and_peaks(fold: ctypes.CDLL, tmp_path: Path, rest: int) -> None:
+def test_a_training_loop_compacts_to_its_survivors_and_peaks(compact: ctypes.CDLL, tmp_path: Path, rest: int) -> None:
     """Numbers known beforehand: 40 steps of 6 temporaries in a row, 2 activations at the peak, 1 block that stays."""
     trace = craft.Trace()
     trace.add(craft.THREAD, 101, 11)
@@ -312,8 +312,8 @@ def test_a_training_loop_folds_to_its_survivors_and_peaks(fold: ctypes.CDLL, tmp
             trace.add(craft.NODE_FREE, 2 * step + i, 11)
         trace.alloc((1 << 20) + 64 * step, 1000, trace.line(9))
         trace.tick(craft.OPTIMIZER, 7000, trace.line(10))
-    check(fold, tmp_path, trace, 0, 100_000, rest)
-    short = folded(fold, trace, 0, 100_000, rest)
+    check(compact, tmp_path, trace, 0, 100_000, rest)
+    short = compacted(compact, trace, 0, 100_000, rest)
     per_step = len(trace.events) // 40
     kinds = [e.kind for e in short.events[: -rest or None]]
     steps = 40 - rest // per_step - (1 if rest else 0)
@@ -369,19 +369,19 @@ def epochs(seed: int) -> craft.Trace:
 
 
 @pytest.mark.parametrize("whole", [0, 40])
-def test_steps_begin_where_they_would_without_a_fold(fold: ctypes.CDLL, tmp_path: Path, whole: int) -> None:
-    folds = 0
+def test_steps_begin_where_they_would_without_a_compaction(compact: ctypes.CDLL, tmp_path: Path, whole: int) -> None:
+    compactions = 0
     for seed in range(250):
         trace = epochs(seed)
-        short = folded(fold, trace, whole, [7, 40, 1000][seed % 3], [0, 0, 50][seed // 3 % 3])
-        folds += len(short.events) < len(trace.events)
-        paths = tmp_path / f"{seed}.cmem", tmp_path / f"{seed}-folded.cmem"
+        short = compacted(compact, trace, whole, [7, 40, 1000][seed % 3], [0, 0, 50][seed // 3 % 3])
+        compactions += len(short.events) < len(trace.events)
+        paths = tmp_path / f"{seed}.cmem", tmp_path / f"{seed}-compacted.cmem"
         one, other = (_core.analyze(t.write(path)) for t, path in zip((trace, short), paths, strict=True))
         assert comparable(one) == comparable(other), seed
-    assert folds > 200
+    assert compactions > 200
 
 
-def test_operators_go_with_their_allocations(fold: ctypes.CDLL, tmp_path: Path) -> None:
+def test_operators_go_with_their_allocations(compact: ctypes.CDLL, tmp_path: Path) -> None:
     """Of 20 operators a step, two made a block that stays: their names stay, and the one that each step ends with."""
     trace = craft.Trace()
     for step in range(30):
@@ -394,14 +394,14 @@ def test_operators_go_with_their_allocations(fold: ctypes.CDLL, tmp_path: Path) 
             trace.alloc((1 << 20) + 128 * step + 64 * i, 1000, trace.line(2))
         trace.operator("aten::last")
         trace.tick(craft.OPTIMIZER, 7000, trace.line(3))
-    check(fold, tmp_path, trace, 0, 10**6, 0)
-    short = folded(fold, trace, 0, 10**6, 0)
+    check(compact, tmp_path, trace, 0, 10**6, 0)
+    short = compacted(compact, trace, 0, 10**6, 0)
     assert [e.kind for e in short.events].count(craft.OPERATOR) <= 4 * 30
     (rows, _) = _core.analyze(short.write(tmp_path / "short.cmem"), tables=("end",))["devices"][0]["tables"]["end"]
     assert {row[5]: row[:2] for row in rows} == {"aten::mm": (30_000, 30), "aten::add": (30_000, 30)}
 
 
-def test_a_stretch_longer_than_a_fold_takes(fold: ctypes.CDLL, tmp_path: Path) -> None:
+def test_a_stretch_longer_than_a_compaction_takes(compact: ctypes.CDLL, tmp_path: Path) -> None:
     """No clock at all: a window of 262,144 events stands for a step, and the peak over two of them is right."""
     trace = craft.Trace()
     line = trace.line(1)
@@ -415,18 +415,20 @@ def test_a_stretch_longer_than_a_fold_takes(fold: ctypes.CDLL, tmp_path: Path) -
     half = len(trace.events) // 2
     one, other = (
         _core.analyze(t.write(tmp_path / name, per_batch=100_000))
-        for t, name in ((trace, "a.cmem"), (folded(fold, trace, 0, 10**9, 0), "b.cmem"))
+        for t, name in ((trace, "a.cmem"), (compacted(compact, trace, 0, 10**9, 0), "b.cmem"))
     )
     assert half * 2 > 1 << 18 and other["compacted"]["events"] > 270_000
     assert comparable(one) == comparable(other)
 
 
-def test_many_programs(fold: ctypes.CDLL, tmp_path: Path) -> None:
-    """Enough of them that each rule of the fold is needed by some."""
+def test_many_programs(compact: ctypes.CDLL, tmp_path: Path) -> None:
+    """Enough of them that each rule of the compaction is needed by some."""
     for seed in range(450):
         choice = random.Random(seed)
         length, whole = choice.randint(1, 300), choice.choice([0, 0, 50])
-        check(fold, tmp_path, Program(seed, length).trace, whole, choice.choice([7, 40, 1000]), choice.choice([0, 30]))
+        check(
+            compact, tmp_path, Program(seed, length).trace, whole, choice.choice([7, 40, 1000]), choice.choice([0, 30])
+        )
 
 
 # --- the driver level -------------------------------------------------------------------------------------
@@ -459,14 +461,14 @@ def driver_program(seed: int, steps: int, *, windows: bool = False) -> driver_mo
             t.add(craft.LAUNCH, 5, correlation, program.lines[2], flags=1, **cuda)
             t.add(craft.WORK, correlation, chance.randrange(10**6), t.name(chance.choice("ab")), flags=1, thread=9)
         elif what < 0.55 and program.blocks:
-            t.add(craft.HELD, 0x77, **cuda)
+            t.add(craft.DEFERRED_FREE, 0x77, **cuda)
             program.do_drop()
     program.deliver(0)
     return program
 
 
-def test_refused_requests_say_what_was_alive_then(fold: ctypes.CDLL, tmp_path: Path) -> None:
-    """Though the blocks around them came and went, and are folded."""
+def test_refused_requests_say_what_was_alive_then(compact: ctypes.CDLL, tmp_path: Path) -> None:
+    """Though the blocks around them came and went, and are compacted."""
     trace = craft.Trace()
     trace.alloc(0x10000, 5000, trace.line(1))
     for step in range(20):
@@ -477,7 +479,7 @@ def test_refused_requests_say_what_was_alive_then(fold: ctypes.CDLL, tmp_path: P
         trace.free(64)
         trace.add(craft.OOM, 777, 1 << 50, trace.line(3))
         trace.tick(craft.STEP, 1, trace.line(9))
-    short = folded(fold, trace, 3, 10_000, 3)
+    short = compacted(compact, trace, 3, 10_000, 3)
     assert sum(e.kind not in SUMS for e in short.events) < len(trace.events)
     asked = [
         [row[2] for row in _core.analyze(t.write(tmp_path / f"{n}.cmem"))["devices"][0]["ooms"]]
@@ -487,8 +489,9 @@ def test_refused_requests_say_what_was_alive_then(fold: ctypes.CDLL, tmp_path: P
 
 
 def driver_sums(report: dict[str, Any], other: dict[str, Any]) -> Any:
-    """All but whose the memory is: where every block of an allocation came and went, a fold does not tell that PyTorch
-    held it. Where nothing is cached, blocks may lie in addresses without memory: then whose it is changes sums, too."""
+    """All but whose the memory is: where every block of an allocation came and went, a compaction does not say that
+    PyTorch had it. Where nothing is cached, blocks may lie in addresses without memory: then whose it is changes
+    sums, too."""
     driver = dict(report["driver"])
     for device in driver["devices"]:
         live: dict[tuple[str, str, int], int] = {}
@@ -516,25 +519,25 @@ def driver_sums(report: dict[str, Any], other: dict[str, Any]) -> Any:
     cut=st.sampled_from([7, 40, 1000]),
     rest=st.integers(0, 60),
 )
-def test_a_fold_changes_no_ledger(
-    fold: ctypes.CDLL, tmp_path: Path, seed: int, steps: int, whole: int, cut: int, rest: int
+def test_a_compaction_changes_no_ledger(
+    compact: ctypes.CDLL, tmp_path: Path, seed: int, steps: int, whole: int, cut: int, rest: int
 ) -> None:
     trace = driver_program(seed, steps).trace
-    short = folded(fold, trace, whole, cut, rest)
+    short = compacted(compact, trace, whole, cut, rest)
     for path in tmp_path.glob("*.cmem"):
         path.unlink()
     one, other = (
         _core.analyze(t.write(tmp_path / name, per_batch=60)) for t, name in ((trace, "a.cmem"), (short, "b.cmem"))
     )
-    if rest:  # what is not folded may have records of what was left out: then both halves are alone
+    if rest:  # what is not compacted may have records of what was left out: then both halves are alone
         for report in (one, other):
-            witness = report["driver"]["record_check"]
-            alone = min(witness["missing"], witness["alone"])
-            lonely = witness["differ"] + alone
+            check = report["driver"]["record_check"]
+            alone = min(check["missing"], check["alone"])
+            lonely = check["differ"] + alone
             report["driver"]["record_check"] = {
-                "records": witness["records"],
-                "joined": witness["matched"] + lonely,
-                "missing": witness["missing"] - alone,
+                "records": check["records"],
+                "joined": check["matched"] + lonely,
+                "missing": check["missing"] - alone,
             }
     assert driver_sums(one, other) == driver_sums(other, one)
     if one["kernels"] is not None:
@@ -542,11 +545,11 @@ def test_a_fold_changes_no_ledger(
             assert one["kernels"][key] == other["kernels"][key], key
 
 
-def test_a_fold_changes_no_ledger_of_a_window(fold: ctypes.CDLL, tmp_path: Path) -> None:
+def test_a_compaction_changes_no_ledger_of_a_window(compact: ctypes.CDLL, tmp_path: Path) -> None:
     """Its peaks and first failures are its own; records may come in another window than what they say."""
     for seed in range(120):
         trace = driver_program(seed, 10 + seed * 2, windows=True).trace
-        short = folded(fold, trace, seed % 3 * 50, 40 if seed % 2 else 1000, 0)
+        short = compacted(compact, trace, seed % 3 * 50, 40 if seed % 2 else 1000, 0)
         a, b = (str(tmp_path / name) for name in ("a.cmem", "b.cmem"))
         for one, path in ((trace, a), (short, b)):
             Path(path).unlink(missing_ok=True)
@@ -566,7 +569,7 @@ def test_a_fold_changes_no_ledger_of_a_window(fold: ctypes.CDLL, tmp_path: Path)
             assert max(driver["record_check"]["missing"] for driver in cut) <= len(trace.events)
 
 
-def test_what_the_driver_gave_out_for_a_moment_folds(fold: ctypes.CDLL, tmp_path: Path) -> None:
+def test_what_the_driver_gave_out_for_a_moment_is_compacted(compact: ctypes.CDLL, tmp_path: Path) -> None:
     """Every tensor a driver allocation with its records: what stays is alive at the end, or was at the peak."""
     trace = craft.Trace()
     cuda = driver_model.CUDA
@@ -582,7 +585,7 @@ def test_what_the_driver_gave_out_for_a_moment_folds(fold: ctypes.CDLL, tmp_path
         while len(records) > keep:
             address, size, correlation, release = records.pop(0)
             flags = driver_model.RELEASE if release else 0
-            trace.add(craft.WITNESS, address, size, 0, flags=flags, thread=9, **cuda)
+            trace.add(craft.DRIVER_RECORD, address, size, 0, flags=flags, thread=9, **cuda)
             trace.add(craft.DRIVER_MORE, correlation, driver_model.CORRELATION, thread=9)
 
     for i in range(1000):
@@ -596,7 +599,7 @@ def test_what_the_driver_gave_out_for_a_moment_folds(fold: ctypes.CDLL, tmp_path
         if i % 250 == 249:
             trace.tick(craft.OPTIMIZER, 7000, trace.line(2))
     deliver(1)  # one record never comes
-    short = folded(fold, trace, 0, 10**6, 0)
+    short = compacted(compact, trace, 0, 10**6, 0)
     one, other = (_core.analyze(t.write(tmp_path / name)) for t, name in ((trace, "a.cmem"), (short, "b.cmem")))
     assert driver_sums(one, other) == driver_sums(other, one)
     driver = other["driver"]
@@ -616,7 +619,7 @@ def test_what_the_driver_gave_out_for_a_moment_folds(fold: ctypes.CDLL, tmp_path
     assert len(kinds) < 200 and other["compacted"]["events"] > 9_000
 
 
-def test_what_is_told_again_and_again_folds(fold: ctypes.CDLL) -> None:
+def test_what_is_told_again_and_again_is_compacted(compact: ctypes.CDLL) -> None:
     trace = craft.Trace()
     cuda = driver_model.CUDA
     for i in range(1000):
@@ -627,7 +630,7 @@ def test_what_is_told_again_and_again_folds(fold: ctypes.CDLL) -> None:
             trace.add(craft.DEVICE, what, 1000 - i, thread=9, **cuda)
         trace.add(craft.LAUNCH, 5, i, trace.line(1), flags=1, **cuda)
         trace.add(craft.WORK, i, 10, trace.name("k"), flags=1, thread=9)
-    short = folded(fold, trace, 0, 10**6, 0).events
+    short = compacted(compact, trace, 0, 10**6, 0).events
     pools = [(e.kind, e.address, e.size) for e in short if e.kind in (craft.POOL, craft.DRIVER_MORE)]
     told = [[(craft.POOL, 0xF00, 3 * i + 2), (craft.DRIVER_MORE, i, driver_model.UTILIZED)] for i in range(1000)]
     assert pools == [row for rows in told for row in rows]

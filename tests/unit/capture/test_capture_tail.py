@@ -1,4 +1,4 @@
-"""Past its bound: the side file and the folds, while recording, after a stop, after a kill, on a full disk."""
+"""Past its bound: the side file and compactions, while recording, after a stop, after a kill, on a full disk."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def dump(trace: Path) -> list[Any]:
 
 
 def told(trace: Path) -> int:
-    """Events that the trace has or counts as folded."""
+    """Events that the trace has or counts as compacted."""
     records = dump(trace)
-    counted = sum(int(r[3]) for r in records if r[0] == "fold")
-    return counted + sum(r[0] not in ("fold", "folded", "sample") for r in records)
+    counted = sum(int(r[3]) for r in records if r[0] == "compacted")
+    return counted + sum(r[0] not in ("compacted", "compacted_blocks", "sample") for r in records)
 
 
 # --- killed -----------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ POINTS = [
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point)))
 def test_killed_past_the_bound(stress: Stress, point: tuple[str, int, str]) -> None:
-    """Between any two steps of a fold: read as it is, swept, and read again. Nothing is missing, nothing twice."""
+    """Between any two steps of a compaction: read as it is, swept, read again. Nothing is missing, nothing twice."""
     folder = stress.folder / "k"
     folder.mkdir()
     process = stress.start("kill", folder, 1 << 20, 0, STRESS_KILL=":".join(map(str, point)), **BOUND)
@@ -183,7 +183,7 @@ def test_the_same_report_with_and_without_a_bound(program: Program, tmp_path: Pa
 
 
 def test_a_name_that_is_taken_is_left_alone(program: Program, tmp_path: Path) -> None:
-    """The recording ends as it would without folding: one warning, a complete file."""
+    """The recording ends as it would without compaction: one warning, a complete file."""
     trace, mine = tmp_path / "t.cmem", tmp_path / "t.cmem.tail"
     mine.write_text("mine")
     saw = record(program, trace, max_size=100_000)

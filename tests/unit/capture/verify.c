@@ -17,7 +17,7 @@
 typedef struct seen {
     cm_reader_state state;
     uint64_t events, lost, told, producers, names_lost, early_frees;
-    uint64_t folded;      /* events that are only counted */
+    uint64_t compacted;   /* events that are only counted */
     uint64_t of[NUMBERS]; /* events by producer */
     char why[256];
 } seen;
@@ -79,7 +79,7 @@ static bool look(const char *path, seen *s)
         if (e->kind == CM_EV_LOST)
             s->told += (uint64_t)e->size;
         if (e->kind == CM_EV_COMPACTED)
-            s->folded += e->address;
+            s->compacted += e->address;
         if (e->kind != CM_EV_ALLOC && e->kind != CM_EV_FREE && e->kind != CM_EV_OBJECT_NEW)
             continue;
         if (n >= NUMBERS) {
@@ -168,12 +168,12 @@ static int compare(const char *path, const counters *c, uint64_t capture)
     /* Killed between ring and meta the trace knows of no ring, and there is nothing in it. */
     if (begun && s.state != CM_TRACE_COMPLETE && s.state != CM_TRACE_RECOVERED)
         return complain(path, "state", s.state, CM_TRACE_RECOVERED);
-    uint64_t found = s.folded; /* pairs of whatever producer */
+    uint64_t found = s.compacted; /* pairs of whatever producer */
     for (int p = 0; p < PRODUCERS; p++)
         found += s.of[p];
     if (found < published || found > published + (ended ? 0 : PRODUCERS))
         return complain(path, "events", found, published);
-    for (int p = 0; p < PRODUCERS && s.folded == 0; p++) {
+    for (int p = 0; p < PRODUCERS && s.compacted == 0; p++) {
         uint64_t should = c->of[capture][p].published;
         /* One may have been published and not been counted yet. */
         if (s.of[p] != should && (ended || s.of[p] != should + 1))
@@ -181,7 +181,7 @@ static int compare(const char *path, const counters *c, uint64_t capture)
     }
     if (s.told != lost && (ended || s.told < lost || s.told > lost + PRODUCERS))
         return complain(path, "lost events told", s.told, lost);
-    if (lost == 0 && s.folded == 0 && s.lost != 0)
+    if (lost == 0 && s.compacted == 0 && s.lost != 0)
         return complain(path, "gaps", s.lost, 0);
     return 0;
 }

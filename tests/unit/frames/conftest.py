@@ -19,7 +19,7 @@ def core() -> Iterator[ModuleType]:
 
 @pytest.fixture
 def small() -> ModuleType:
-    """The same with small tables: 2,000 stacks remembered, modules folded after 300, 512 answers at hand."""
+    """The same with small tables: 2,000 stacks remembered, modules collapsed after 300, 512 answers at hand."""
     limits = [
         "CM_INTERN_MAX_STACKS=2000u",
         "CM_INTERN_COLLAPSE_AFTER=300u",

@@ -24,7 +24,7 @@ FLAGS = [
 ]  # fmt: skip
 
 STACK_NONE, STACK_LOST, STACK_FIRST = 0, 1, 2
-TRUNCATED, FOLDED = 1, 2
+TRUNCATED, COLLAPSED = 1, 2
 
 
 def compile_extension(name: str, *defines: str, csrc: Path = ROOT / "csrc") -> Path:

@@ -1,4 +1,4 @@
-"""What makes two stacks different: modules, folding, hidden files, barriers."""
+"""What makes two stacks different: modules that are collapsed, hidden files, barriers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from frames_support import FOLDED, STACK_NONE, Frame, Log
+from frames_support import COLLAPSED, STACK_NONE, Frame, Log
 
 
 class Module:
@@ -129,7 +129,7 @@ def test_folding_to_class_names(small: ModuleType) -> None:
     assert modules(log, early[0]) == [(id(keep[0]), "Leaf")] and early[0] != early[1]
     assert len(set(more)) == 1 and len(set(late)) < 150
     assert modules(log, more[0]) == [(0, "Leaf")] and modules(log, other) == [(0, "Other")]
-    assert [f.flags for f in log.resolve(more[0]) if f.class_name] == [FOLDED]
+    assert [f.flags for f in log.resolve(more[0]) if f.class_name] == [COLLAPSED]
     assert stacks < 800
     small.begin()
     again = {leaf([])[0] for leaf in keep[:10]}

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from tracelib import (
     ALLOC,
     COMPLETE,
+    DEFERRED_FREE,
     DRIVER_MORE,
     DRIVER_NEW,
+    DRIVER_RECORD,
     FREE,
-    HELD,
     HOLDER,
     HOLDER_PATH,
     HOST_READ,
@@ -33,7 +34,6 @@ from tracelib import (
     SEGMENT_NEW,
     STACK_FIRST,
     TICK,
-    WITNESS,
     WORK,
     Batch,
     Event,
@@ -71,7 +71,7 @@ sequences = st.one_of(st.integers(0, 40), st.just(NO_SEQUENCE), u64)
 small = st.integers(0, 3)
 # Kinds whose `stack` is an id that has to be defined.
 REFER = {ALLOC, OOM, NODE_NEW, TICK, NODE_RUN, OBJECT_NEW, SEGMENT_NEW, HOST_READ, MARK}
-REFER |= {DRIVER_NEW, DRIVER_MORE, WITNESS, LAUNCH, WORK, LABEL, HOLDER, HOLDER_PATH, OPERATOR}
+REFER |= {DRIVER_NEW, DRIVER_MORE, DRIVER_RECORD, LAUNCH, WORK, LABEL, HOLDER, HOLDER_PATH, OPERATOR}
 
 
 @st.composite
@@ -79,7 +79,7 @@ def event(draw: st.DrawFn, time: int) -> Event:
     kind = draw(
         st.one_of(
             st.sampled_from([ALLOC, ALLOC, FREE, FREE, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE, REQUESTED]),
-            st.integers(DRIVER_NEW, HELD),
+            st.integers(DRIVER_NEW, DEFERRED_FREE),
             st.integers(LABEL, OPERATOR),
             st.integers(1, 255),
         )

@@ -10,16 +10,48 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from tests.build import build, rooms
+from tests.event_kinds import (  # noqa: F401
+    ALLOC,
+    COMPACTED,
+    COMPACTED_BLOCKS,
+    COMPACTED_DRIVER,
+    DEFERRED_FREE,
+    DEVICE,
+    DRIVER_FREE,
+    DRIVER_MORE,
+    DRIVER_NEW,
+    DRIVER_RECORD,
+    FREE,
+    HOLDER,
+    HOLDER_PATH,
+    HOST_READ,
+    LABEL,
+    LAUNCH,
+    LOST,
+    MARK,
+    NODE_DONE,
+    NODE_FREE,
+    NODE_NEW,
+    NODE_RUN,
+    OBJECT_NEW,
+    OOM,
+    OPERATOR,
+    POOL,
+    REQUESTED,
+    RESERVED,
+    SAMPLE,
+    SEED,
+    SEGMENT_FREE,
+    SEGMENT_NEW,
+    THREAD,
+    TICK,
+    WORK,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 TRACE = ROOT / "csrc" / "trace"
 FLAGS = ["-std=gnu11", "-g", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
 
-ALLOC, FREE, OOM, RESERVED, NODE_NEW, NODE_RUN, NODE_DONE, NODE_FREE = range(1, 9)
-THREAD, TICK, OBJECT_NEW, SEED, MARK, LOST, SAMPLE = range(9, 16)
-REQUESTED, SEGMENT_NEW, SEGMENT_FREE, HOST_READ = range(18, 22)
-DRIVER_NEW, DRIVER_FREE, DRIVER_MORE, WITNESS, POOL, LAUNCH, WORK, DEVICE, HELD = range(22, 31)
-LABEL, HOLDER, HOLDER_PATH, OPERATOR = range(32, 36)
 NO_SEQUENCE = 2**64 - 1
 STACK_LOST = 1
 STACK_FIRST = 2

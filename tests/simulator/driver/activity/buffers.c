@@ -106,7 +106,7 @@ int __real_nanosleep(const struct timespec *time, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
 static unsigned sleeps_until_brought;
 
-/* The witness waits for CUPTI's thread: here exactly that long, however busy the machine. */
+/* The CUPTI thread waits for CUPTI's thread: here exactly that long, however busy the machine. */
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
 {
     pthread_t thread;

@@ -153,7 +153,7 @@ void halves(void)
     whole(D, 245, &give, 1);
     double_full(false);
     CHECK(none_left());
-    cm_cupti_own_thread = true; /* the witness asks CUDA for something */
+    cm_cupti_own_thread = true; /* the CUPTI thread asks CUDA for something */
     whole(D, 243, &take, 0);
     resource(CM_RESOURCE_CONTEXT_CREATED, (void *)0xc9);
     cm_cupti_own_thread = false;

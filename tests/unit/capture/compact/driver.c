@@ -1,11 +1,11 @@
-/* Folds events that a test made: the first `whole` of them are seen, the next ones compacted, with
- * the stretches cut after each `cut` of them, and the last `rest` are left as they are. */
+/* Compacts events that a test made: the first `whole` of them are seen, the next ones compacted,
+ * with the stretches cut after each `cut` of them, and the last `rest` are left as they are. */
 #include <stdlib.h>
 
 #include "../../../../csrc/compact/compact.h"
 #include "../../../../csrc/trace/reader.h"
 
-/* The fold names no libraries. */
+/* The compaction names no libraries. */
 const char *cm_reader_name(const cm_reader *reader, uint32_t name)
 {
     (void)reader;
@@ -40,9 +40,9 @@ static bool belongs(const cm_event *e)
     return e->kind == CM_EV_DRIVER_MORE && e->size != CM_DRIVER_MORE_FAILED;
 }
 
-/* The number of events in `out`, which has room for `room`; -1: the fold failed. */
-long fold(const crafted *in, size_t count, size_t whole, size_t cut, size_t rest, crafted *to,
-          size_t room)
+/* The number of events in `out`, which has room for `room`; -1: the compaction failed. */
+long compact(const crafted *in, size_t count, size_t whole, size_t cut, size_t rest, crafted *to,
+             size_t room)
 {
     output out = {.at = to, .room = room};
     cm_compaction *f = cm_compact_new(put, &out);
