@@ -1,6 +1,6 @@
 /* cuptimem._core: a trace as Python objects, for tests and inspection. Reports come from
  * csrc/analysis. */
-#include "module.h"
+#include "py_build.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -13,56 +13,13 @@
 static const char *const kind_names[CM_EVENT_KINDS] = {CM_EVENT_TABLE(KIND_NAME)};
 static const char *const state_names[] = {"complete", "recording", "recovered", "cut"};
 
-/* Text from a file may be invalid UTF-8, which must not fail here. */
-static PyObject *text(const char *bytes)
-{
-    if (bytes == NULL)
-        Py_RETURN_NONE;
-    return PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)strlen(bytes), "replace");
-}
-
-static PyObject *fail(const char *message)
-{
-    PyObject *reason = text(message);
-    if (reason != NULL) {
-        PyErr_SetObject(cm_py_error, reason);
-        Py_DECREF(reason);
-    }
-    return NULL;
-}
-
 static cm_reader *open_reader(PyObject *path)
 {
     char error[512];
     cm_reader *reader = cm_reader_open(PyBytes_AS_STRING(path), error, sizeof error);
     if (reader == NULL)
-        fail(error);
+        cm_py_fail(error);
     return reader;
-}
-
-/* A dict entry from two new references, either of which may be NULL. */
-static int set_item(PyObject *dict, PyObject *key, PyObject *value)
-{
-    int status = key == NULL || value == NULL ? -1 : PyDict_SetItem(dict, key, value);
-    Py_XDECREF(key);
-    Py_XDECREF(value);
-    return status;
-}
-
-static PyObject *meta_dict(const cm_reader *reader)
-{
-    PyObject *dict = PyDict_New();
-    if (dict == NULL)
-        return NULL;
-    for (size_t i = 0; i < cm_reader_meta_count(reader); i++) {
-        const char *key, *value;
-        cm_reader_meta_at(reader, i, &key, &value);
-        if (set_item(dict, text(key), text(value)) < 0) {
-            Py_DECREF(dict);
-            return NULL;
-        }
-    }
-    return dict;
 }
 
 PyDoc_STRVAR(trace_meta_doc,
@@ -81,7 +38,7 @@ static PyObject *trace_meta(PyObject *module, PyObject *arguments)
     /* A later chunk may add to it. Later damage does not invalidate earlier entries. */
     cm_record record;
     Py_BEGIN_ALLOW_THREADS while (cm_reader_next(reader, &record) == 1);
-    Py_END_ALLOW_THREADS PyObject *dict = meta_dict(reader);
+    Py_END_ALLOW_THREADS PyObject *dict = cm_py_meta(reader);
     cm_reader_close(reader);
     return dict;
 }
@@ -91,11 +48,12 @@ static PyObject *trace_meta(PyObject *module, PyObject *arguments)
 static PyObject *frame_tuple(const cm_frame *frame)
 {
     if (frame->truncated)
-        return Py_BuildValue("(NiNiiiKN)", text(NULL), -1, text("..."), -1, -1, -1, 0ULL,
-                             text(NULL));
-    return Py_BuildValue("(NiNiiiKN)", text(frame->file), frame->line, text(frame->function),
-                         frame->end_line, frame->column, frame->end_column,
-                         (unsigned long long)frame->module, text(frame->module_class));
+        return Py_BuildValue("(NiNiiiKN)", cm_py_text(NULL), -1, cm_py_text("..."), -1, -1, -1,
+                             0ULL, cm_py_text(NULL));
+    return Py_BuildValue("(NiNiiiKN)", cm_py_text(frame->file), frame->line,
+                         cm_py_text(frame->function), frame->end_line, frame->column,
+                         frame->end_column, (unsigned long long)frame->module,
+                         cm_py_text(frame->module_class));
 }
 
 static PyObject *make_stack(const cm_reader *reader, uint32_t stack)
@@ -140,15 +98,15 @@ static PyObject *origin(const cm_reader *reader, PyObject *cache, const cm_event
         return stack_tuple(reader, cache, event->stack);
     }
     if (cm_event_names_name(event->kind))
-        return text(cm_reader_name(reader, event->stack));
+        return cm_py_text(cm_reader_name(reader, event->stack));
     return PyLong_FromUnsignedLong(event->stack);
 }
 
 static PyObject *event_tuple(const cm_reader *reader, PyObject *cache, const cm_record *record)
 {
     const cm_event *event = &record->event;
-    PyObject *kind =
-        event->kind < CM_EVENT_KINDS ? text(kind_names[event->kind]) : PyLong_FromLong(event->kind);
+    PyObject *kind = event->kind < CM_EVENT_KINDS ? cm_py_text(kind_names[event->kind])
+                                                  : PyLong_FromLong(event->kind);
     return Py_BuildValue("(NKIKLNiii)", kind, (unsigned long long)record->time_ns,
                          (unsigned int)record->thread, (unsigned long long)event->address,
                          (long long)event->size, origin(reader, cache, event), (int)event->flags,
@@ -157,18 +115,12 @@ static PyObject *event_tuple(const cm_reader *reader, PyObject *cache, const cm_
 
 static PyObject *end_tuple(const cm_reader *reader)
 {
-    return Py_BuildValue("(NNNNKKK)", text("end"), text(state_names[cm_reader_get_state(reader)]),
-                         text(cm_reader_end_reason(reader)), text(cm_reader_error(reader)),
-                         (unsigned long long)cm_reader_lost_events(reader),
-                         (unsigned long long)cm_reader_lost_stacks(reader),
-                         (unsigned long long)cm_reader_start_realtime_ns(reader));
-}
-
-static int append_new(PyObject *list, PyObject *item)
-{
-    int status = item == NULL ? -1 : PyList_Append(list, item);
-    Py_XDECREF(item);
-    return status;
+    return Py_BuildValue(
+        "(NNNNKKK)", cm_py_text("end"), cm_py_text(state_names[cm_reader_get_state(reader)]),
+        cm_py_text(cm_reader_end_reason(reader)), cm_py_text(cm_reader_error(reader)),
+        (unsigned long long)cm_reader_lost_events(reader),
+        (unsigned long long)cm_reader_lost_stacks(reader),
+        (unsigned long long)cm_reader_start_realtime_ns(reader));
 }
 
 PyDoc_STRVAR(
@@ -206,14 +158,14 @@ static PyObject *trace_dump(PyObject *module, PyObject *arguments, PyObject *key
         got = cm_reader_next(reader, &record);
         if (got != 1)
             break;
-        good = append_new(list, event_tuple(reader, cache, &record)) == 0 &&
+        good = cm_py_append(list, event_tuple(reader, cache, &record)) == 0 &&
                ((PyList_GET_SIZE(list) & 0xffff) != 0 || PyErr_CheckSignals() == 0);
     }
     if (good && got < 0) {
-        fail(cm_reader_error(reader));
+        cm_py_fail(cm_reader_error(reader));
         good = false;
     } else if (good && (limit <= 0 || PyList_GET_SIZE(list) < limit)) {
-        good = append_new(list, end_tuple(reader)) == 0;
+        good = cm_py_append(list, end_tuple(reader)) == 0;
     }
     if (!good)
         Py_CLEAR(list);
@@ -263,7 +215,7 @@ static PyObject *trace_write_synthetic(PyObject *module, PyObject *arguments, Py
         char message[512];
         snprintf(message, sizeof message, "%s: %s", PyBytes_AS_STRING(path), strerror(-status));
         Py_DECREF(path);
-        return fail(message);
+        return cm_py_fail(message);
     }
     Py_DECREF(path);
     return Py_BuildValue(
