@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../base/file_range.h"
 #include "../base/helper_thread.h"
 
 #ifndef SYS_close_range
@@ -70,19 +71,6 @@ static bool is_still(int fd, const cm_source_identity *is)
     return cm_source_same(&now, is);
 }
 
-static bool read_whole(int fd, uint8_t *bytes, size_t length)
-{
-    for (size_t at = 0; at < length;) {
-        ssize_t n = pread(fd, bytes + at, length - at, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        at += (size_t)n;
-    }
-    return true;
-}
-
 /* Linux 5.9, or the right to unshare (which containers often lack). */
 static bool take_own_descriptors(void)
 {
@@ -105,7 +93,7 @@ static void *read_jobs(void *argument)
         if (fd < 0)
             continue;
         job->done = job->length <= job->is.bytes && is_still(fd, &job->is) &&
-                    read_whole(fd, job->bytes, job->length) && is_still(fd, &job->is);
+                    cm_read_at(fd, 0, job->bytes, job->length) == 0 && is_still(fd, &job->is);
         close(fd);
     }
     return NULL;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "../base/environment.h"
+#include "../base/file_range.h"
 
 enum {
     PAGE = 4096,
@@ -94,17 +95,7 @@ static bool put_page(int fd, const unsigned char *bytes, size_t length, off_t at
 {
     static const unsigned char zeros[PAGE];
 
-    while (length > 0 && memcmp(bytes, zeros, length) != 0) {
-        ssize_t n = pwrite(fd, bytes, length, at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        bytes += n;
-        at += n;
-        length -= (size_t)n;
-    }
-    return true;
+    return memcmp(bytes, zeros, length) == 0 || cm_write_at(fd, (uint64_t)at, bytes, length) == 0;
 }
 
 static bool put(int fd, const cm_ring_header *ring, uint64_t from, uint64_t to)

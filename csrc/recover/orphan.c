@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../base/file_range.h"
 #include "../base/grow.h"
 #include "kept_rings.h"
 #include "../capture/merge.h"
@@ -32,22 +33,6 @@ typedef struct ring_source {
 
 /* --- the file ---------------------------------------------------------------------------- */
 
-static bool read_all(int fd, void *memory, size_t length)
-{
-    unsigned char *at = memory;
-    size_t done = 0;
-
-    while (done < length) {
-        ssize_t n = pread(fd, at + done, length - done, (off_t)done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        done += (size_t)n;
-    }
-    return true;
-}
-
 static bool is_sound(const cm_ring_header *header, uint64_t size)
 {
     uint64_t table = (uint64_t)CM_RING_COUNT * sizeof(cm_ring);
@@ -68,7 +53,7 @@ bool cm_recover_header(int fd, cm_ring_header *header)
     struct stat st;
 
     return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= CM_RING_BYTES_MIN &&
-           st.st_size <= CM_RING_BYTES_MAX && read_all(fd, header, sizeof *header) &&
+           st.st_size <= CM_RING_BYTES_MAX && cm_read_at(fd, 0, header, sizeof *header) == 0 &&
            is_sound(header, (uint64_t)st.st_size);
 }
 
@@ -82,7 +67,8 @@ cm_ring_header *cm_recover_load(int fd)
     void *image = aligned_alloc(4096, ((size_t)st.st_size + 4095) & ~(size_t)4095);
     if (image == NULL)
         return NULL;
-    if (!read_all(fd, image, (size_t)st.st_size) || !is_sound(image, (uint64_t)st.st_size)) {
+    if (cm_read_at(fd, 0, image, (size_t)st.st_size) < 0 ||
+        !is_sound(image, (uint64_t)st.st_size)) {
         free(image);
         return NULL;
     }

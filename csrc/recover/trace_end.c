@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "../base/bytes.h"
+#include "../base/file_range.h"
 #include "../trace/format.h"
 #include "recover.h"
 
@@ -18,23 +19,6 @@ typedef struct scan {
     cm_trace_end *out;
 } scan;
 
-static bool read_exactly(int fd, uint64_t at, void *memory, size_t length)
-{
-    unsigned char *to = memory;
-
-    while (length > 0) {
-        ssize_t n = pread(fd, to, length, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        to += n;
-        at += (uint64_t)n;
-        length -= (size_t)n;
-    }
-    return true;
-}
-
 /* Reads a varint at *at, and moves past it. */
 static bool varint_at(const scan *s, uint64_t *at, uint64_t end, uint64_t *value)
 {
@@ -42,7 +26,7 @@ static bool varint_at(const scan *s, uint64_t *at, uint64_t end, uint64_t *value
     uint64_t left = end - *at;
     size_t length = left < sizeof bytes ? (size_t)left : sizeof bytes;
 
-    if (!read_exactly(s->fd, *at, bytes, length))
+    if (cm_read_at(s->fd, *at, bytes, length) < 0)
         return false;
     cm_cursor cursor = {.at = bytes, .end = bytes + length};
     *value = cm_cursor_varint(&cursor);
@@ -91,7 +75,7 @@ static bool read_batch(scan *s, uint64_t end)
     if (covers == NULL)
         return false;
     cm_cursor cursor = {.at = covers, .end = covers + length};
-    bool good = read_exactly(s->fd, at, covers, length) && read_covers(s, &cursor);
+    bool good = cm_read_at(s->fd, at, covers, length) == 0 && read_covers(s, &cursor);
     free(covers);
     s->out->events += events;
     return good;
@@ -108,7 +92,7 @@ static bool read_meta(scan *s, uint64_t end)
     if (meta == NULL)
         return false;
     cm_cursor cursor = {.at = meta, .end = meta + length};
-    bool good = read_exactly(s->fd, s->at, meta, length);
+    bool good = cm_read_at(s->fd, s->at, meta, length) == 0;
     for (uint64_t n = good ? cm_cursor_varint(&cursor) : 0; n > 0 && !cursor.bad; n--) {
         size_t name_length, value_length;
         char text[32] = {0};
@@ -135,12 +119,12 @@ static bool read_chunks(scan *s)
 {
     uint8_t header[CM_CHUNK_HEADER_SIZE];
 
-    if (s->size < CM_HEADER_SIZE || !read_exactly(s->fd, 0, header, CM_HEADER_SIZE) ||
+    if (s->size < CM_HEADER_SIZE || cm_read_at(s->fd, 0, header, CM_HEADER_SIZE) < 0 ||
         memcmp(header, CM_FORMAT_MAGIC, 8) != 0 || (header[8] | header[9] << 8) != CM_FORMAT_MAJOR)
         return false;
     s->at = CM_HEADER_SIZE;
     while (s->size - s->at >= sizeof header && !s->out->ended) {
-        if (!read_exactly(s->fd, s->at, header, sizeof header))
+        if (cm_read_at(s->fd, s->at, header, sizeof header) < 0)
             return false;
         uint64_t length = u32_at(header + 8);
         if (u32_at(header) != CM_CHUNK_MAGIC || length > CM_CHUNK_MAX)

@@ -8,26 +8,15 @@
 #include <unistd.h>
 
 #include "../base/bytes.h"
+#include "../base/file_range.h"
 #include "crc32c.h"
 #include "decode.h"
 #include "format.h"
 
 int cm_chunks_read_at(cm_chunks *chunks, uint64_t offset, void *bytes, size_t length)
 {
-    uint8_t *p = bytes;
-    while (length > 0) {
-        ssize_t n = pread(chunks->fd, p, length, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        if (n == 0)
-            return 0;
-        p += n;
-        offset += (uint64_t)n;
-        length -= (size_t)n;
-    }
-    return 1;
+    int status = cm_read_at(chunks->fd, offset, bytes, length);
+    return status == 0 ? 1 : status == -ENODATA ? 0 : -1;
 }
 
 bool cm_chunks_grown(cm_chunks *chunks)

@@ -12,6 +12,7 @@
 #include "chunks.h"
 #include "crc32c.h"
 #include "../base/descriptor.h"
+#include "../base/file_range.h"
 #include "../base/grow.h"
 #include "format.h"
 
@@ -37,38 +38,6 @@ static int status_of(int result)
     return result < 0 ? -errno : 0;
 }
 
-static int write_at(int fd, uint64_t offset, const void *bytes, size_t length)
-{
-    const uint8_t *p = bytes;
-    while (length > 0) {
-        ssize_t n = pwrite(fd, p, length, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        p += n;
-        offset += (uint64_t)n;
-        length -= (size_t)n;
-    }
-    return 0;
-}
-
-static int read_at(int fd, uint64_t offset, void *bytes, size_t length)
-{
-    uint8_t *p = bytes;
-    while (length > 0) {
-        ssize_t n = pread(fd, p, length, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        p += n;
-        offset += (uint64_t)n;
-        length -= (size_t)n;
-    }
-    return 0;
-}
-
 static bool name_side(const char *trace_path, char *path)
 {
     int n = snprintf(path, PATH_BYTES, "%s%s", trace_path, CM_SIDE_SUFFIX);
@@ -87,7 +56,7 @@ static int open_side(const char *path, header *out, struct stat *st)
         return -1;
     cm_cursor c = {bytes + 8, bytes + sizeof bytes, false};
     bool good = fstat(fd, st) == 0 && S_ISREG(st->st_mode) &&
-                read_at(fd, 0, bytes, sizeof bytes) == 0 && memcmp(bytes, CM_SIDE_MAGIC, 8) == 0;
+                cm_read_at(fd, 0, bytes, sizeof bytes) == 0 && memcmp(bytes, CM_SIDE_MAGIC, 8) == 0;
     uint64_t version = cm_cursor_fixed(&c, 4);
     out->parts = cm_cursor_fixed(&c, 4);
     out->part_bytes = cm_cursor_fixed(&c, 8);
@@ -111,8 +80,8 @@ static bool is_side(const char *path)
     if (fd < 0)
         return false;
     bool is = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-              (st.st_size == 0 ||
-               (read_at(fd, 0, magic, sizeof magic) == 0 && memcmp(magic, CM_SIDE_MAGIC, 8) == 0));
+              (st.st_size == 0 || (cm_read_at(fd, 0, magic, sizeof magic) == 0 &&
+                                   memcmp(magic, CM_SIDE_MAGIC, 8) == 0));
     close(fd);
     return is;
 }
@@ -145,7 +114,7 @@ static int prepare(cm_side *side, uint64_t ring_id)
     cm_put_fixed(p, ring_id, 8);
     /* The header comes before the allocation, so that a killed process leaves a recognizable file.
      */
-    int status = write_at(side->fd, 0, bytes, sizeof bytes);
+    int status = cm_write_at(side->fd, 0, bytes, sizeof bytes);
     if (status == 0)
         status = -posix_fallocate(side->fd, 0,
                                   (off_t)(CM_SIDE_HEADER + CM_SIDE_PARTS * side->part_bytes));
@@ -231,7 +200,7 @@ int cm_side_append(cm_side *side, const void *chunk, size_t length)
     int status = keep_open(side);
     if (status == 0)
         status =
-            write_at(side->fd, place_of(side, side->now) + side->used[side->now], chunk, length);
+            cm_write_at(side->fd, place_of(side, side->now) + side->used[side->now], chunk, length);
     if (status == 0)
         side->used[side->now] += length;
     return status;
@@ -243,7 +212,7 @@ int cm_side_oldest(cm_side *side, const uint8_t **chunks, size_t *length)
     *length = side->used[side->oldest];
     int status = *length > 0 ? keep_open(side) : 0;
     return status < 0 ? status
-                      : read_at(side->fd, place_of(side, side->oldest), side->memory, *length);
+                      : cm_read_at(side->fd, place_of(side, side->oldest), side->memory, *length);
 }
 
 void cm_side_release(cm_side *side)
@@ -406,7 +375,7 @@ static cm_side_found collect(int fd, const header *h, const struct stat *st, col
     if (memory == NULL)
         return CM_SIDE_MEMORY;
     for (unsigned i = 0; i < h->parts; i++) {
-        if (read_at(fd, CM_SIDE_HEADER + i * h->part_bytes, memory, (size_t)h->part_bytes) < 0)
+        if (cm_read_at(fd, CM_SIDE_HEADER + i * h->part_bytes, memory, (size_t)h->part_bytes) < 0)
             continue;
         part found = walk(memory, (size_t)h->part_bytes, NULL);
         found.number = i;
@@ -416,8 +385,8 @@ static cm_side_found collect(int fd, const header *h, const struct stat *st, col
     cm_sort(parts, count, sizeof *parts, oldest_first);
     for (size_t i = 0; i < count && !to->no_memory; i++)
         if (parts[i].last > to->after && parts[i].first <= to->after + 1 &&
-            read_at(fd, CM_SIDE_HEADER + parts[i].number * h->part_bytes, memory,
-                    (size_t)h->part_bytes) == 0)
+            cm_read_at(fd, CM_SIDE_HEADER + parts[i].number * h->part_bytes, memory,
+                       (size_t)h->part_bytes) == 0)
             walk(memory, (size_t)h->part_bytes, to);
     free(memory);
     if (to->no_memory)

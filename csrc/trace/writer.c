@@ -12,6 +12,7 @@
 #include "../base/bytes.h"
 #include "crc32c.h"
 #include "../base/descriptor.h"
+#include "../base/file_range.h"
 #include "format.h"
 
 struct cm_writer {
@@ -29,44 +30,18 @@ struct cm_writer {
 
 static int write_at(int fd, uint64_t offset, const void *bytes, size_t length)
 {
-    const uint8_t *p = bytes;
     struct rlimit limit;
     /* A write past this limit would kill the process (SIGXFSZ). */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         offset + length > limit.rlim_cur)
         return -EFBIG;
-    while (length > 0) {
-        ssize_t n = pwrite(fd, p, length, (off_t)offset);
-        if (n < 0) {
-            if (errno == EINTR)
-                continue;
-            return -errno;
-        }
-        if (n == 0)
-            return -EIO;
-        p += n;
-        offset += (uint64_t)n;
-        length -= (size_t)n;
-    }
-    return 0;
+    return cm_write_at(fd, offset, bytes, length);
 }
 
 static int read_at(int fd, uint64_t offset, void *bytes, size_t length)
 {
-    uint8_t *p = bytes;
-    while (length > 0) {
-        ssize_t n = pread(fd, p, length, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            return -EBADMSG;
-        p += n;
-        offset += (uint64_t)n;
-        length -= (size_t)n;
-    }
-    return 0;
+    int status = cm_read_at(fd, offset, bytes, length);
+    return status == -ENODATA ? -EBADMSG : status;
 }
 
 static int cut(int fd, uint64_t size)
