@@ -97,7 +97,7 @@ def test_what_they_say(tmp_path: Path) -> None:
     assert repr(crashed).endswith("1 suspect, cut>")
     assert repr(report.suspects).startswith("<cuptimem.Leaks 1, first 10 B a step at train.py:")
     tensor = LiveTensor("h.0.weight", "parameter", 64, "h.0", "float32", (2, 8), ())
-    assert repr(tensor) == "<cuptimem.report.model.LiveTensor h.0.weight float32[2, 8]: 64 B, parameter>"
+    assert repr(tensor) == "<cuptimem.report.contents.LiveTensor h.0.weight float32[2, 8]: 64 B, parameter>"
 
 
 def test_print_shows_their_tables(tmp_path: Path) -> None:
