@@ -40,14 +40,14 @@ def own_modules() -> list[tuple[dict[str, Any], _Shown]]:
         if name not in _libraries:
             space = _space(name)
             shown = None if space is None else _shown(name, space)
-            if space is not None and shown is not None and shown[1] == 1 and not _is_part(name, space):
+            if space is not None and shown is not None and shown[1] == 1 and not is_part(name, space):
                 found.append((space, shown))
             elif type(name) is str and name != "__main__":
                 _libraries.add(name)
     return found
 
 
-def _is_part(name: str, space: dict[str, Any]) -> bool:
+def is_part(name: str, space: dict[str, Any]) -> bool:
     """Whether it is ours, or inside a module of C (torch._C._nn)."""
     file = space.get("__file__")
     return file.startswith(OWN) if type(file) is str else "." in name

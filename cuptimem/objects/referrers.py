@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import gc
 import heapq
+import itertools
 import sys
 import time
 import types
@@ -27,6 +28,9 @@ _VISITED = 1 << 19  # objects
 _LEVELS = 40
 _SECONDS = 1.5  # of this thread's own time, after which the search ends as it is
 _PARTS = 1 << 12  # of one object that a search of the nearest visits
+_INSIDE = 4  # attributes and keys that lead from a name to a module
+_PARTS_INSIDE = 64  # of one object that are followed so
+_OBJECTS_INSIDE = 1 << 12
 _BETWEEN_LOOKS = 1 << 16  # parts of one container between two readings of the clock
 _MOMENT = 4  # ... and a name that the next pass of the program's loop assigns again: it holds nothing for longer
 _FUNCTION = 6  # ... and one that ends at a function which is not itself the value of a name
@@ -39,6 +43,7 @@ _NAMESPACES = ("_parameters", "_buffers", "_modules")  # of a torch.nn.Module: t
 _namespace = type.__dict__["__dict__"].__get__
 _class_name = type.__dict__["__name__"].__get__
 _qualified = type.__dict__["__qualname__"].__get__
+_NO_DATA = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.FrameType)
 _GENERATORS: dict[type, str] = {
     types.GeneratorType: "gi_frame",
     types.CoroutineType: "cr_frame",
@@ -269,18 +274,23 @@ class Search:
         return Route(f"{name} ({owner})", where, tuple(segments))
 
     def _named_modules(self, module: type) -> dict[int, tuple[str, str, str]]:
-        """By the id of a parameter or buffer: name, place and class of the module with most of them that has a name."""
+        """By the id of a parameter or buffer: name, place and class of the module with most of them that has a name,
+        else of one that attributes of a named object lead to."""
         named = [
             (value, name, f"in {function}()")
             for value in self._roots.values
             for name, function, _ in [self._roots.locals[id(value)]]
         ]
+        own = named[: self._roots.own_values]
         for space in self._roots.spaces[: self._roots.own]:
             where = self._roots.modules[id(space)][0]
-            named += [(value, name, f"in module {where}") for name, value in list(space.items()) if type(name) is str]
-        found = [(_tensors_of(one), name, where, one) for one, name, where in named if isinstance_of(one, module)]
-        found.sort(key=lambda row: len(row[0]))  # the largest comes last, and stays
-        return {key: (name, where, _class_name(type(one))) for keys, name, where, one in found for key in keys}
+            if not near.is_part(where, space):
+                own += [(value, name, f"in module {where}") for name, value in list(space.items()) if type(name) is str]
+        found = [(0, *row) for row in (*named, *own) if isinstance_of(row[0], module)]
+        found += _modules_inside(own, module)
+        rows = [(depth == 0, _tensors_of(one), -depth, name, where, one) for depth, one, name, where in found]
+        rows.sort(key=lambda row: (row[0], len(row[1]), row[2]))  # the best comes last, and stays
+        return {key: (name, where, _class_name(type(one))) for _, keys, _, name, where, one in rows for key in keys}
 
     def is_of_variable(self, item: Any, state: type) -> bool:
         """Whether the best route begins at a variable of a function or module and leads through no object that is
@@ -393,17 +403,38 @@ def _tensors_of(module: Any) -> list[int]:
     return found
 
 
+def _modules_inside(named: list[tuple[Any, str, str]], module: type) -> Iterator[tuple[int, Any, str, str]]:
+    """Modules that named objects have in attributes, lists and dictionaries, with how deep: trainer.nets['actor']."""
+    seen = {id(value) for value, _, _ in named}
+    level = [row for row in named if not any(isinstance_of(row[0], one) for one in (module, *_NO_DATA))]
+    for depth in range(1, _INSIDE + 1):
+        following: list[tuple[Any, str, str]] = []
+        for value, name, where in level:
+            for kind, key, part in itertools.islice(_slots_of(value), _PARTS_INSIDE):
+                is_new = id(part) not in seen and len(seen) < _OBJECTS_INSIDE
+                if not is_new or kind not in ("attribute", "index", "item") or type(key) not in (str, int):
+                    continue
+                seen.add(id(part))
+                row = part, f"{name}.{key}" if kind == "attribute" else f"{name}[{key!r}]", where
+                if isinstance_of(part, module):
+                    yield (depth, *row)
+                elif type(part) in (dict, list, tuple) or _is_of_own_class(part):
+                    following.append(row)
+        level = following
+
+
 def _begun_at_own(cycle: list[Any]) -> list[Any]:
     """The cycle so that an object of a class of the program's own is its last one, which is named first."""
-    for at in reversed(range(len(cycle))):
-        name = _namespace(type(cycle[at])).get("__module__")
-        module = sys.modules.get(name) if type(name) is str else None
-        file = near.module_dict(module).get("__file__") if type(module) is types.ModuleType else None
-        if name == "__main__" or (
-            type(file) is str and not near.is_library(file)
-        ):  # that of __main__ goes with its script
-            return cycle[at + 1 :] + cycle[: at + 1]
-    return cycle
+    at = next((at for at in reversed(range(len(cycle))) if _is_of_own_class(cycle[at])), len(cycle) - 1)
+    return cycle[at + 1 :] + cycle[: at + 1]
+
+
+def _is_of_own_class(item: Any) -> bool:
+    name = _namespace(type(item)).get("__module__")
+    module = sys.modules.get(name) if type(name) is str else None
+    file = near.module_dict(module).get("__file__") if type(module) is types.ModuleType else None
+    # That of __main__ goes with its script.
+    return name == "__main__" or (type(file) is str and not near.is_library(file))
 
 
 def isinstance_of(item: Any, base: type) -> bool:

@@ -95,6 +95,42 @@ def test_a_model_comes_before_its_optimizer(tmp_path: Path) -> None:
     }
 
 
+INSIDE = """\
+import torch
+class Agent:
+    __slots__ = ("kept", "optimizer")
+    def __init__(self):
+        model = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(512, 512, bias=False)))
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.kept = {kept}
+class Learner:
+    pass
+learner = Learner()
+learner.agent = Agent()
+for _ in range(3):
+    learner.agent.optimizer.zero_grad()
+    {model}(torch.ones(1, 512)).sum().backward()
+    learner.agent.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "model"),
+    [
+        ("model", "learner.agent.kept"),
+        ("{1: [model]}", "learner.agent.kept[1][0]"),
+        ("{'actor': model}", "learner.agent.kept['actor']"),
+    ],
+)
+def test_a_model_in_an_attribute_comes_before_its_optimizer(tmp_path: Path, kept: str, model: str) -> None:
+    report, _ = run(tmp_path, INSIDE.format(kept=kept, model=model))
+    path = f"{model} (Sequential) in module script"
+    assert {line: [path for path, *_ in rows] for line, rows in held(report).items()} == {
+        5: [path],
+        14: [f"{path} → .grad"],
+    }
+
+
 SEVERAL = """\
 import torch
 def new():
