@@ -216,7 +216,8 @@ lint: $(STAMP)/package $(STAMP)/lint ## ruff, mypy --strict, clang-format, cppch
 	$(BIN)/ruff format --check cuptimem tests evidence benchmarks examples *.py
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES) $(C_TEST_FILES)
-	$(BIN)/cppcheck --quiet --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective --suppress=normalCheckLevelMaxBranches \
+	@mkdir -p build/cppcheck
+	$(BIN)/cppcheck --quiet --cppcheck-build-dir=build/cppcheck --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective --suppress=normalCheckLevelMaxBranches \
 	    '-DPy_RETURN_NONE=return 0' '-DPy_RETURN_TRUE=return 0' '-DPy_RETURN_FALSE=return 0' \
 	    --error-exitcode=1 --std=c11 csrc
 	$(BIN)/zizmor --quiet --offline .github
