@@ -195,7 +195,7 @@ def tensorboard(quick: bool) -> Outcome:
     return out
 
 
-# Synthetic traces with a driver level (csrc/trace/synthetic.h).
+# Synthetic traces with a driver level (benchmarks/synthetic.h).
 DRIVER_TRACES = {"cuda": "driver level", "scattered": "driver level, 1,000 segments at random"}
 
 

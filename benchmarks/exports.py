@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cuptimem import _core
+from benchmarks.synthetic import write_synthetic
 from cuptimem.output.text import words
 
 FORMATS = ("chrome", "memory-viz", "speedscope", "collapsed", "csv", "json")
@@ -50,7 +50,7 @@ def measured(events: int, kinds: Iterable[str]) -> Iterator[tuple[str, int, floa
     """Of each kind what measure() says."""
     with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
         trace = Path(folder, "run.cmem")
-        _core.trace_write_synthetic(str(trace), events)
+        write_synthetic(str(trace), events)
         for kind in kinds:
             path = Path(folder, "memory-viz" if kind == "whole file" else kind)
             yield kind, *measure(kind, trace, path)

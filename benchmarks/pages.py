@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks.measure import Spread, spread
 from benchmarks.promises import PROMISES, Verdict
+from benchmarks.synthetic import write_synthetic
 
 EVENTS = (10_000, 1_000_000, 10_000_000)
 QUICK = (10_000,)
@@ -76,7 +77,6 @@ def measured(quick: bool) -> tuple[list[dict[str, Any]], dict[int, tuple[int, Sp
     """Rows for the table, and of each number of events the page's bytes and seconds."""
     from playwright.sync_api import Error
 
-    from cuptimem import _core
     from tests.browser import launched
 
     rows: list[dict[str, Any]] = []
@@ -84,7 +84,7 @@ def measured(quick: bool) -> tuple[list[dict[str, Any]], dict[int, tuple[int, Sp
     with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder, launched() as browser:
         for events in QUICK if quick else EVENTS:
             trace = Path(folder) / f"{events}.cmem"
-            _core.trace_write_synthetic(str(trace), events)
+            write_synthetic(str(trace), events)
             pages = [("timeline", timeline_page(trace), ".mark.peak")]
             viewer = memory_viz_page(trace)
             if isinstance(viewer, str):

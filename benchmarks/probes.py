@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.simulated import entry_points as entry_points  # called by its name, see main
+from benchmarks.synthetic import write_synthetic
 
 
 def resident_kib() -> int:
@@ -99,16 +100,14 @@ def record(mode: str, folder: str, steps: int) -> dict[str, Any]:
 
 
 def synthetic(path: str, events: int, on: str) -> dict[str, Any]:
-    from cuptimem import _core
-
-    return dict(_core.trace_write_synthetic(path, events, on=on))
+    return write_synthetic(path, events, on=on)
 
 
 def windows(path: str, events: int, count: int) -> dict[str, Any]:
     """So many windows of a trace, one after the other, against one reading of all of it."""
     from cuptimem import _core
 
-    written = _core.trace_write_synthetic(path, events, windows=count)
+    written = write_synthetic(path, events, windows=count)
     once = _core.trace(path)
     begin = time.process_time()
     whole = _core.analyze(once)
@@ -129,12 +128,11 @@ def windows(path: str, events: int, count: int) -> dict[str, Any]:
 def tensorboard(folder: str, events: int) -> dict[str, Any]:
     """What the handler does at the end of a cycle of so many events: the report, the scalars, the page's file."""
     import cuptimem
-    from cuptimem import _core
     from cuptimem.tensorboard import handler
 
     handler.require_tensorboard()  # at the handler's creation
     path = os.path.join(folder, "a.cmem")
-    written = _core.trace_write_synthetic(path, events)
+    written = write_synthetic(path, events)
     begin = time.process_time()
     handler.write(cuptimem.open(path), os.path.join(folder, "logs"), "worker", "cycle", 0)
     took = time.process_time() - begin

@@ -164,9 +164,6 @@ def trace_rewrite(
     source: str, target: str | None, replace: Callable[[str, str, str], str | None], lines: bool = True
 ) -> None: ...
 def trace_dump(path: str, limit: int = 0) -> list[tuple[Any, ...]]: ...
-def trace_write_synthetic(
-    path: str, events: int, seed: int = 0, on: str = "cpu", windows: int = 0
-) -> dict[str, int]: ...
 
 # analysis (csrc/python/py_analysis.c)
 def trace(path: str, /) -> object: ...  # for analyze and extract

@@ -7,7 +7,6 @@
 
 #include "../base/event.h"
 #include "../trace/reader.h"
-#include "../trace/synthetic.h"
 
 #define KIND_NAME(kind, name, is) [CM_EV_##kind] = name,
 static const char *const kind_names[CM_EVENT_KINDS] = {CM_EVENT_TABLE(KIND_NAME)};
@@ -174,65 +173,9 @@ static PyObject *trace_dump(PyObject *module, PyObject *arguments, PyObject *key
     return list;
 }
 
-/* --- synthetic ----------------------------------------------------------------------------- */
-
-PyDoc_STRVAR(
-    trace_write_synthetic_doc,
-    "trace_write_synthetic(path, events, seed=0, on=\"cpu\", windows=0) -> dict\n\nWrites a "
-    "made-up trace of "
-    "a "
-    "training with at least that many events (whole steps), replacing the file, and "
-    "returns what is in it: events, allocations, frees, steps, peak_bytes, live_bytes "
-    "(seeds included), leaked_bytes, seed_bytes (still alive at the end), segments, moments, "
-    "file_bytes. on: \"cpu\"; \"cuda\", with a driver level; \"scattered\", the same "
-    "with nothing but blocks at random. windows: so many of whole steps, from number 2 on.");
-
-static PyObject *trace_write_synthetic(PyObject *module, PyObject *arguments, PyObject *keywords)
-{
-    static char *names[] = {"path", "events", "seed", "on", "windows", NULL};
-    static const char *const devices[] = {"cpu", "cuda", "scattered"};
-    PyObject *path;
-    const char *on = "cpu";
-    unsigned device = 0;
-    unsigned long long events, seed = 0, windows = 0;
-    cm_synthetic truth;
-    int status;
-
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&K|KsK", names, PyUnicode_FSConverter,
-                                     &path, &events, &seed, &on, &windows))
-        return NULL;
-    while (device < 3 && strcmp(on, devices[device]) != 0)
-        device++;
-    if (device == 3) {
-        Py_DECREF(path);
-        return PyErr_Format(PyExc_ValueError, "no such device: %s", on);
-    }
-    Py_BEGIN_ALLOW_THREADS status =
-        cm_synthetic_write(PyBytes_AS_STRING(path), (cm_synthetic_on)device, events, windows, seed,
-                           512 * 1024, &truth);
-    Py_END_ALLOW_THREADS if (status < 0)
-    {
-        char message[512];
-        snprintf(message, sizeof message, "%s: %s", PyBytes_AS_STRING(path), strerror(-status));
-        Py_DECREF(path);
-        return cm_py_fail(message);
-    }
-    Py_DECREF(path);
-    return Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:L,s:L,s:L,s:L,s:K,s:K,s:K}", "events", (unsigned long long)truth.events,
-        "allocations", (unsigned long long)truth.allocations, "frees",
-        (unsigned long long)truth.frees, "steps", (unsigned long long)truth.steps, "peak_bytes",
-        (long long)truth.peak_bytes, "live_bytes", (long long)truth.live_bytes, "leaked_bytes",
-        (long long)truth.leaked_bytes, "seed_bytes", (long long)truth.seed_bytes, "segments",
-        (unsigned long long)truth.segments, "moments", (unsigned long long)truth.moments,
-        "file_bytes", (unsigned long long)truth.file_bytes);
-}
-
 PyMethodDef cm_py_trace_methods[] = {
     {"trace_meta", trace_meta, METH_VARARGS, trace_meta_doc},
     {"trace_dump", (PyCFunction)(void (*)(void))trace_dump, METH_VARARGS | METH_KEYWORDS,
      trace_dump_doc},
-    {"trace_write_synthetic", (PyCFunction)(void (*)(void))trace_write_synthetic,
-     METH_VARARGS | METH_KEYWORDS, trace_write_synthetic_doc},
     {NULL, NULL, 0, NULL},
 };

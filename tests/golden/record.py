@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+from benchmarks.synthetic import write_synthetic
 from tests import pythons
 from tests.conftest import ROOT, clean_environment
 from tests.golden import answers
@@ -91,7 +92,6 @@ def scrubbed(trace: Path, target: Path, recording: Recording) -> Path:
 
 def by_hand() -> dict[str, Callable[[Path], object]]:
     """Traces made of events, by name: what no small program does, and what needs no program at all."""
-    from cuptimem import _core
     from tests.tools.exports.conftest import KINDS
     from tests.tools.fuzz import seeds  # also puts the folder of craft on the path
     from tests.tools.views import recordings
@@ -127,7 +127,7 @@ def by_hand() -> dict[str, Callable[[Path], object]]:
         return write
 
     def synthetic(on: str, events: int, windows: int = 0) -> Callable[[Path], object]:
-        return lambda path: _core.trace_write_synthetic(str(path), events, on=on, windows=windows)
+        return lambda path: write_synthetic(str(path), events, on=on, windows=windows)
 
     return {
         "hand-steps": lambda path: seeds.steps(24, leak=False, nodes=False).write(path),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from benchmarks.synthetic import write_synthetic
 from cuptimem import _core, cli
 from cuptimem.output.exports import FORMATS
 from tests.record.faults import rings
@@ -66,7 +67,7 @@ def limit(bytes_read: int) -> None:
 def load_views(folder: str) -> None:
     """What a view imports is the interpreter's, and loaded once for all of them: each reads a small good trace."""
     trace = os.path.join(folder, "small.cmem")
-    _core.trace_write_synthetic(trace, 1000, 1)
+    write_synthetic(trace, 1000, 1)
     with contextlib.redirect_stderr(io.StringIO()):  # a CPU has no ledger
         for read_small in views(trace, folder).values():
             read_small()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import cuptimem
+from benchmarks.synthetic import write_synthetic
 from cuptimem import _core
 from tests.conftest import Result
 from tests.record.faults import traces
@@ -37,7 +38,7 @@ def test_cut_at_every_chunk(call: Call, tmp_path: Path, made_by: str) -> None:
     if made_by == "crafted":
         traces.write(whole)
     else:
-        _core.trace_write_synthetic(str(whole), 3000, 1)
+        write_synthetic(str(whole), 3000, 1)
     content = whole.read_bytes()
     chunks = tracelib.chunks_of(content)
     bounds = [0, *(at for at, _, _ in chunks), len(content)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import cuptimem
+from benchmarks.synthetic import write_synthetic
 from cuptimem.output import json
 from cuptimem.output.text import account_views, blocks, peak_views, table_views, text, views
 from cuptimem.report import account, grouping
@@ -375,11 +376,10 @@ def test_json_of_accounts(report: cuptimem.Report) -> None:
 
 
 def test_the_verb(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    from cuptimem import _core
     from cuptimem.cli import main
 
     path = str(tmp_path / "run.cmem")
-    _core.trace_write_synthetic(path, 5_000, 1)
+    write_synthetic(path, 5_000, 1)
     peak = cuptimem.open(path).peak
     assert main(["account", path, "--depth", "1", "--json"]) == 0
     document = json_module.loads(capfd.readouterr().out)

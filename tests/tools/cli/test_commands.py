@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core
+from benchmarks.synthetic import write_synthetic
 from cuptimem.cli import VERBS, hints, main
 from cuptimem.cli import run as run_verb
 from cuptimem.report import grouping
@@ -28,7 +28,7 @@ READERS = ["summary", "peak", "leaks", "steps", "table", "account", "tree"]
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trace shaped like a training, made without torch."""
     path = tmp_path_factory.mktemp("trace") / "run.cmem"
-    _core.trace_write_synthetic(str(path), 20_000, 1)
+    write_synthetic(str(path), 20_000, 1)
     return path
 
 
@@ -155,7 +155,7 @@ def test_diff_of_a_trace_with_itself_and_with_another(call: Run, trace: Path, tm
     same = call("diff", str(trace), str(trace))
     assert (same.code, same.err) == (0, "") and "No line differs." in same.out
     other = tmp_path / "other.cmem"
-    _core.trace_write_synthetic(str(other), 9_000, 2)
+    write_synthetic(str(other), 9_000, 2)
     report = cuptimem.open(other)
     for width in ("80", "120"):
         done = call("diff", str(trace), str(other), "--device", report.devices[0].name)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core
+from benchmarks.synthetic import write_synthetic
 from cuptimem.report import ledger
 from cuptimem.report import load as report_module
 from cuptimem.report.kernels import short_name
@@ -223,7 +223,7 @@ def test_why_there_is_no_ledger(make: Make) -> None:
 
 def test_a_trace_without_driver_events_has_none(tmp_path: Path) -> None:
     path = tmp_path / "run.cmem"
-    _core.trace_write_synthetic(str(path), 2_000, 1)
+    write_synthetic(str(path), 2_000, 1)
     report = cuptimem.open(path)
     assert not report.driver.recorded and report.ledgers == () and report.kernels is None
     with pytest.raises(cuptimem.Error, match="no ledger in this recording"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core
+from benchmarks.synthetic import write_synthetic
 from cuptimem.cli import fragmentation as fragmentation_verb
 from cuptimem.cli import kernels as kernels_verb
 from cuptimem.cli import ledger as ledger_verb
@@ -663,7 +663,7 @@ def test_kernels_verb(read: Callable[..., list[Any]], capsys: pytest.CaptureFixt
 @pytest.mark.parametrize("verb", ["ledger", "fragmentation", "kernels"])
 def test_what_cannot_be_answered_exits_1(run: Run, tmp_path: Path, verb: str) -> None:
     path = tmp_path / "run.cmem"
-    _core.trace_write_synthetic(str(path), 2_000, 1)
+    write_synthetic(str(path), 2_000, 1)
     for more in ([], ["--json"]):
         done = run("-m", "cuptimem", verb, str(path), *more)
         assert (done.code, done.out) == (1, "")

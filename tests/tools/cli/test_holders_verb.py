@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem import _core
+from benchmarks.synthetic import write_synthetic
 from cuptimem.cli import main
 from cuptimem.errors import Error
 from cuptimem.output import json
@@ -102,7 +102,7 @@ def test_one_word_is_a_line_or_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    _core.trace_write_synthetic("run.cmem", 2000, 1)
+    write_synthetic("run.cmem", 2000, 1)
     for words in (("model.py:16",), ("run.cmem", "model.py:16"), ("run.cmem",)):
         assert main(["holders", *words]) == 1
         shown = capfd.readouterr().err

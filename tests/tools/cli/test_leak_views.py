@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core
+from benchmarks.synthetic import write_synthetic
 from cuptimem.cli import leaks as verb
 from cuptimem.output import json
 from cuptimem.output.text import leak_views, text, views
@@ -472,7 +472,7 @@ def test_a_file_that_cannot_be_read(run: Run, tmp_path: Path) -> None:
 
 
 def test_an_unread_trace_end_to_end(run: Run, tmp_path: Path) -> None:
-    _core.trace_write_synthetic(str(tmp_path / "run.cmem"), 20_000, 1)
+    write_synthetic(str(tmp_path / "run.cmem"), 20_000, 1)
     done = run("-m", "cuptimem", "leaks", "run.cmem")
     assert (done.code, done.err) == (0, "") and "\x1b" not in done.out
     document = standard_json.loads(run("-m", "cuptimem", "leaks", "run.cmem", "--json").out)

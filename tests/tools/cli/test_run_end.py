@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from cuptimem import _core, cli
+from benchmarks.synthetic import write_synthetic
+from cuptimem import cli
 from cuptimem.cli import answer
 from cuptimem.report.load import from_dict
 from tests.conftest import Result
@@ -197,7 +198,7 @@ def test_the_holder_at_the_end_of_a_long_line_stays() -> None:
 
 def test_lines_of_a_trace_with_categories(tmp_path: Path) -> None:
     path = tmp_path / "run.cmem"
-    _core.trace_write_synthetic(str(path), 20_000, 1)
+    write_synthetic(str(path), 20_000, 1)
     lines = answer.lines(cuptimem.open(path))
     assert "; most of it: before start " in lines[0] and " grew in every step" in lines[3]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core
+from benchmarks.synthetic import write_synthetic
 from cuptimem.report.model import Report
 from tests.unit.analysis import craft
 from tests.unit.analysis.craft import COMPACTED, COMPACTED_BLOCKS, CPU, CUDA, LABEL, Trace
@@ -162,7 +162,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory, many_lines: int) -> Callabl
         elif name == "many_lines":
             write_lines(path, many_lines)
         else:
-            _core.trace_write_synthetic(str(path), 8_000, on="cuda" if name == "synthetic_cuda" else "cpu")
+            write_synthetic(str(path), 8_000, on="cuda" if name == "synthetic_cuda" else "cpu")
             if name == "crashed":
                 data = path.read_bytes()
                 path.write_bytes(data[: len(data) * 2 // 3])

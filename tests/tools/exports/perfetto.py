@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import cuptimem
+from benchmarks.synthetic import write_synthetic
 from cuptimem import _core
 from cuptimem.output import exports
 from cuptimem.output.exports import Options
@@ -60,7 +61,7 @@ def main() -> int:
         return 1
     with tempfile.TemporaryDirectory() as folder:
         trace, path = f"{folder}/run.cmem", f"{folder}/run.json"
-        _core.trace_write_synthetic(trace, 50_000, on="cuda")
+        write_synthetic(trace, 50_000, on="cuda")
         exports.export(trace, "chrome", path, Options(least=0))
         wanted = expected(trace)
         try:

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cuptimem
-from cuptimem import _core
+from benchmarks.synthetic import write_synthetic
 from cuptimem.errors import Error
 from cuptimem.output import exports
 from cuptimem.output.exports import Options, events
@@ -163,7 +163,7 @@ def test_names_are_asked_for_once(
 @pytest.mark.parametrize("kind", ["chrome", "memory-viz", "csv", "json"])
 def test_progress_and_its_end(traces: Callable[[str], str], tmp_path: Path, kind: str) -> None:
     trace = str(tmp_path / "t.cmem")
-    _core.trace_write_synthetic(trace, 100_000)
+    write_synthetic(trace, 100_000)
     shares: list[float] = []
     made(trace, kind, tmp_path / "out", progress=lambda share: shares.append(share) or True)
     assert shares == sorted(shares) and 0.5 < shares[-1] <= 1
@@ -367,7 +367,7 @@ def test_an_unknown_format(traces: Callable[[str], str]) -> None:
 
 def test_a_report_exports_its_window(tmp_path: Path) -> None:
     trace = str(tmp_path / "run.cmem")
-    _core.trace_write_synthetic(trace, 20_000, windows=3)
+    write_synthetic(trace, 20_000, windows=3)
     part = cuptimem.report.load.analyze(trace, window=3)
     written = part.export("json", device=part.devices[0].name)
     assert written.path == str(tmp_path / "run.jsonl.gz")
@@ -378,7 +378,7 @@ def test_a_report_exports_its_window(tmp_path: Path) -> None:
     with pytest.raises(Error, match="--force"):
         part.export("json")
     Path(trace).unlink()
-    _core.trace_write_synthetic(trace, 10_000)
+    write_synthetic(trace, 10_000)
     with pytest.raises(Error):
         part.export("json", force=True)
 
@@ -397,7 +397,7 @@ def test_a_snapshot_leaves_nothing_in_the_process(
 
     monkeypatch.setattr(memory_viz._Export, "__init__", begin)
     trace = str(tmp_path / "t.cmem")
-    _core.trace_write_synthetic(trace, 1000)
+    write_synthetic(trace, 1000)
     made(trace, "memory-viz", tmp_path / "out")
     gc.collect()
     assert [one() for one in exports_made] == [None]

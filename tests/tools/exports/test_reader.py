@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import cuptimem
+from benchmarks.synthetic import write_synthetic
 from cuptimem import _core
 from cuptimem.report.model import Report
 from tests.tools.exports.conftest import totals
@@ -63,7 +64,7 @@ def test_what_is_lost_and_how_it_ended(trace: str, report: Report) -> None:
 
 def test_windows_tile_the_trace(tmp_path: Path) -> None:
     path = str(tmp_path / "w.cmem")
-    _core.trace_write_synthetic(path, 20_000, windows=3)
+    write_synthetic(path, 20_000, windows=3)
     for window in (2, 3, 4):
         part = cuptimem.report.load.analyze(path, window=window)
         events = everything(path, window=window)
@@ -124,7 +125,7 @@ def test_a_damaged_file_ends_or_is_refused(traces: Callable[[str], str], tmp_pat
 def test_threads_of_one_reader(tmp_path: Path) -> None:
     """Two threads that share a Reader get each batch once, or an error that says so."""
     path = str(tmp_path / "t.cmem")
-    _core.trace_write_synthetic(path, 200_000)
+    write_synthetic(path, 200_000)
     expected = len(everything(path))
     reader = _core.Reader(path)
     counts = [0, 0]
@@ -151,7 +152,7 @@ def test_threads_of_one_reader(tmp_path: Path) -> None:
 def test_reading_from_the_garbage_collector(tmp_path: Path) -> None:
     """What a finalizer asks of a Reader while a batch is made is refused; each batch comes once."""
     path = str(tmp_path / "t.cmem")
-    _core.trace_write_synthetic(path, 50_000)
+    write_synthetic(path, 50_000)
     expected = everything(path)
     reader = _core.Reader(path)
     found: list[tuple[Any, ...]] = []
@@ -237,7 +238,7 @@ def test_memory_does_not_grow_with_events(tmp_path: Path) -> None:
     peaks, counts = [], []
     for events in (200_000, 2_000_000):
         path = str(tmp_path / f"{events}.cmem")
-        _core.trace_write_synthetic(path, events)
+        write_synthetic(path, events)
         out = subprocess.run([sys.executable, "-c", _MEASURE, path], check=True, capture_output=True, text=True).stdout
         count, peak = map(int, out.split())
         counts.append(count)

@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import cuptimem
+from benchmarks.synthetic import write_synthetic
 from cuptimem import _core
 from cuptimem.cli import answer, streams
 from cuptimem.report import chart
@@ -190,7 +191,7 @@ def read_all(inputs: Sequence[Path], folder: Path) -> Counts:
     """Reads each input with every view, in this process and in this folder."""
     counts = Counts()
     os.chdir(folder)  # where traces of mutants have their rings
-    _core.trace_write_synthetic(TRACE, 1000, 1)
+    write_synthetic(TRACE, 1000, 1)
     for show in views(TRACE, ".").values():  # what a view imports is the interpreter's
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(cuptimem.Error):
             show()

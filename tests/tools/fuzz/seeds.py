@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.synthetic import write_synthetic
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "unit" / "analysis"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "unit" / "capture"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "unit" / "trace"))
@@ -278,7 +280,7 @@ def all_seeds() -> dict[str, bytes]:
             assert len(_core.trace_dump(path)) > alone + per_batch, key  # it is read
 
         path = str(folder / "synthetic.cmem")
-        _core.trace_write_synthetic(path, 400)
+        write_synthetic(path, 400)
         found["synthetic"] = Path(path).read_bytes()
 
         program = compile_stress()

@@ -8,7 +8,7 @@ import craft
 import hand_made
 
 import cuptimem
-from cuptimem import _core
+from benchmarks.synthetic import write_synthetic
 from cuptimem.report.model import Compacted, Report
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u202eevil\x1b[2J\n\r\u2028" + "ünïcödé"
@@ -80,7 +80,7 @@ def without_its_file(path: Path) -> Report:
 
 
 def synthetic(path: Path) -> Report:
-    _core.trace_write_synthetic(str(path), 200_000)
+    write_synthetic(str(path), 200_000)
     return cuptimem.open(path)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import cuptimem
-from cuptimem import _core
+from benchmarks.synthetic import write_synthetic
 from cuptimem.output.pages import stacks_data
 from cuptimem.report.load import analyze, from_dict
 from cuptimem.report.model import Compacted, Lost
@@ -121,7 +121,7 @@ def damaged(folder: Path) -> cuptimem.Report:
 def recorded(folder: Path, on: str = "cpu", events: int = 20_000, cut: int = 0) -> cuptimem.Report:
     """Of a trace; cut: bytes that are missing at its end."""
     path = folder / "synthetic.cmem"
-    _core.trace_write_synthetic(str(path), events, 3, on)
+    write_synthetic(str(path), events, 3, on)
     if cut:
         path.write_bytes(path.read_bytes()[:-cut])
     return analyze(str(path), tables=[*stacks_data.tables(None), "stepped"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuptimem import _core
+from benchmarks.synthetic import write_synthetic
 from cuptimem.cli import main
 from cuptimem.output.text.words import size
 from cuptimem.report.load import analyze
@@ -17,7 +17,7 @@ from tests.tools.pages.test_stacks_data import embedded, of, sums
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     path = tmp_path / "run.cmem"
-    _core.trace_write_synthetic(str(path), 4000, 1, "cuda")
+    write_synthetic(str(path), 4000, 1, "cuda")
     return path
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core
+from benchmarks.synthetic import write_synthetic
 from cuptimem.cli import main as cli_main
 from cuptimem.output.pages import timeline
 from cuptimem.output.text import words
@@ -56,7 +56,7 @@ def levels(chart: dict[str, Any]) -> list[dict[int, int]]:
 @pytest.fixture
 def synthetic(tmp_path: Path) -> Report:
     path = str(tmp_path / "run.cmem")
-    _core.trace_write_synthetic(path, 10_000)
+    write_synthetic(path, 10_000)
     return cuptimem.open(path)
 
 
@@ -203,7 +203,7 @@ def test_next_to_nothing_is_a_page(tmp_path: Path, make: Any) -> None:
 def test_a_page_stays_small(tmp_path: Path) -> None:
     """A million events in a tenth of the 20 MB of ten million events: what a page holds is bounded."""
     path = str(tmp_path / "run.cmem")
-    _core.trace_write_synthetic(path, 1_000_000)
+    write_synthetic(path, 1_000_000)
     assert len(timeline.page(cuptimem.open(path))) < 2_000_000
 
 

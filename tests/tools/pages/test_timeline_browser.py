@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import cuptimem
+from benchmarks.synthetic import write_synthetic
 from cuptimem import _core
 from cuptimem.output.pages import timeline
 from cuptimem.output.text.words import size
@@ -52,7 +53,7 @@ def leaking(tmp_path: Path) -> Report:
 @pytest.fixture
 def synthetic(tmp_path: Path) -> Report:
     path = str(tmp_path / "synthetic.cmem")
-    _core.trace_write_synthetic(path, 10_000)
+    write_synthetic(path, 10_000)
     return cuptimem.open(path)
 
 

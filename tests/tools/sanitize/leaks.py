@@ -39,8 +39,6 @@ def main() -> None:
             _core.extract(path, cut, 1)
             _core.analyze(cut)
             os.unlink(cut)
-            _core.trace_write_synthetic(path, 2000, round)
-            _core.analyze(path)
             whole = Path(path).read_bytes()
             for data in (whole[: len(whole) // 2], whole[:40], b"", whole[:200] + b"\xff" * 20 + whole[220:]):
                 bad.write_bytes(data)

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.synthetic import write_synthetic
+
 pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pip install tensorboard")
 
 import cuptimem
-from cuptimem import _core
 from cuptimem.report.load import from_dict
 from cuptimem.report.model import Report
 from cuptimem.tensorboard import limits, packed, picture, writing
@@ -253,7 +254,7 @@ def test_pictures_of_many_devices_are_as_large_as_those_of_few() -> None:
 @pytest.mark.scaled
 def test_a_long_cycle_is_far_below_the_limits(tmp_path: Path) -> None:
     trace = tmp_path / "a.cmem"
-    _core.trace_write_synthetic(str(trace), 1_000_000)
+    write_synthetic(str(trace), 1_000_000)
     made = cuptimem.open(trace)
     text = writing.fitting(prepare(made, 0, picture.of(made, 0)))
     assert limits.excess(text, share=4) == "" and json.loads(text)["chart"] is not None

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.synthetic import write_synthetic
+
 pytest.importorskip("tensorboard", reason="tensorboard is not installed here: pip install tensorboard")
 
 import cuptimem
-from cuptimem import _core
 from cuptimem.report.model import Report
 from cuptimem.tensorboard import export
 from cuptimem.tensorboard.data import FOLDER
@@ -66,7 +67,7 @@ def address(reports: dict[str, Report], tmp_path_factory: pytest.TempPathFactory
     (file,) = (logs / "spoiled" / FOLDER).iterdir()
     file.write_bytes(file.read_bytes()[:100])
     trace = tmp_path_factory.mktemp("trace") / "a.cmem"
-    _core.trace_write_synthetic(str(trace), 5000)
+    write_synthetic(str(trace), 5000)
     export.write(trace, logs / "recorded", None)
     reports["recorded"] = cuptimem.open(trace)
     with tensorboard(logs) as url:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 from craft import SEEDED, WINDOW_CLOSE, WINDOW_OPEN, Trace
 
+from benchmarks.synthetic import write_synthetic
 from cuptimem import _core
 from tests.build import build, rooms
 
@@ -137,7 +138,7 @@ def test_another_trace_at_its_place(tmp_path: Path) -> None:
 def test_a_trace_that_is_in_use(tmp_path: Path) -> None:
     """Threads, and what is called meanwhile, read for themselves; what was decoded can be asked at any time."""
     path = str(tmp_path / "a.cmem")
-    _core.trace_write_synthetic(path, 1_500_000)
+    write_synthetic(path, 1_500_000)
     expected = _core.analyze(path)
     trace = _core.trace(path)
     within: list[object] = []

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from craft import BEFORE_START, DRIVER_MORE, DRIVER_NEW, NO_SEQUENCE, REQUESTED, SEGMENT_NEW, Trace
 
+from benchmarks.synthetic import write_synthetic
 from tests.build import SANITIZED, SANITIZERS, build, rooms
 
 EXTREMES = (0, 1, 2, 3, 5, 11, 12, 0x1000, 0x1040, 1 << 40, (1 << 63) - 1, 1 << 63, NO_SEQUENCE - 1, NO_SEQUENCE)
@@ -108,10 +109,9 @@ def test_nonsense_of_the_driver_level(harness: Path, tmp_path: Path) -> None:
 
 
 def test_a_sound_trace(harness: Path, tmp_path: Path) -> None:
-    from cuptimem import _core
 
     path = str(tmp_path / "sound.cmem")
-    _core.trace_write_synthetic(path, 60_000)
+    write_synthetic(path, 60_000)
     done = subprocess.run([str(harness), path], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
 

@@ -6,6 +6,8 @@ import pytest
 from craft import BEFORE_START, CPU, CUDA, GRAIN, OOM, RESERVED, SAMPLE, STEP, Trace
 from hand_made import Analyze, only_device, training
 
+from benchmarks.synthetic import write_synthetic
+
 # --- curves and side notes ------------------------------------------------------------------------------------
 
 
@@ -186,7 +188,7 @@ def test_progress_can_cancel_and_errors_come_through(tmp_path: Path) -> None:
     from cuptimem import _core
 
     path = str(tmp_path / "large.cmem")
-    _core.trace_write_synthetic(path, 3_000_000)
+    write_synthetic(path, 3_000_000)
     seen: list[float] = []
 
     def stop(share: float) -> bool:

@@ -11,6 +11,7 @@ from craft import NODE_FREE, ROOT, STEP, THREAD, Trace
 from leak_program import FINAL_BEGIN, FINAL_END
 
 import cuptimem
+from benchmarks.synthetic import write_synthetic
 from cuptimem import _core
 
 _CHILD = """
@@ -44,7 +45,7 @@ def measured(small: str, large: str) -> dict[str, Any]:
 def test_synthetic_driver_level(tmp_path: Path, on: str) -> None:
     """Blocks by the thousand come and go in their segments, and at the end each byte is where it was written."""
     path = str(tmp_path / "s.cmem")
-    truth = _core.trace_write_synthetic(path, 150_000, 5, on)
+    truth = write_synthetic(path, 150_000, 5, on)
     report = cuptimem.open(path)
     device = report.devices[0]
     assert (device.name, device.peak.bytes, device.end) == ("cuda:0", truth["peak_bytes"], truth["live_bytes"])
@@ -66,16 +67,10 @@ def test_synthetic_driver_level(tmp_path: Path, on: str) -> None:
     assert [(line.library.rsplit("/")[-1], line.bytes) for line in end.driver] == [("libcublas.so.13", 8 << 20)]
 
 
-def test_synthetic_of_no_such_device(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no such device: tpu"):
-        _core.trace_write_synthetic(str(tmp_path / "s.cmem"), 10, on="tpu")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_two_million_synthetic_events(tmp_path: Path) -> None:
     small, large = str(tmp_path / "small.cmem"), str(tmp_path / "large.cmem")
-    _core.trace_write_synthetic(small, 10_000)
-    truth = _core.trace_write_synthetic(large, 2_000_000)
+    write_synthetic(small, 10_000)
+    truth = write_synthetic(large, 2_000_000)
     seen = measured(small, large)
     assert seen["events"] == truth["events"] and seen["steps"] == truth["steps"]
     assert seen["peak"] == seen["sum"] == seen["top"] == truth["peak_bytes"]

@@ -26,6 +26,7 @@ from tracelib import (
     write_file,
 )
 
+from benchmarks.synthetic import write_synthetic
 from cuptimem import _core
 
 
@@ -61,7 +62,7 @@ def replay(dump: list[tuple[Any, ...]]) -> dict[str, int]:
 
 def test_synthetic_tells_the_truth(tmp_path: Path) -> None:
     path = tmp_path / "s.cmem"
-    truth = _core.trace_write_synthetic(str(path), 60_000, 7)
+    truth = write_synthetic(str(path), 60_000, 7)
     *dump, end = _core.trace_dump(str(path))
     replayed = replay(dump)
     leaking_line = [size for kind, _, _, _, size, origin, *_ in dump if kind == "alloc" and origin[0][1] == 49]
@@ -85,7 +86,7 @@ def test_synthetic_tells_the_truth(tmp_path: Path) -> None:
 def test_another_reader_made_from_the_document(lib: Any, tmp_path: Path) -> None:
     """docs/trace-format.md says enough: a decoder in Python that follows it agrees with the C one."""
     path = tmp_path / "s.cmem"
-    _core.trace_write_synthetic(str(path), 40_000, 3)
+    write_synthetic(str(path), 40_000, 3)
     events = [
         event for _, kind, payload in chunks_of(path.read_bytes()) if kind == 2 for event in decode_batch(payload)
     ]
@@ -96,7 +97,7 @@ def test_another_reader_made_from_the_document(lib: Any, tmp_path: Path) -> None
 def test_synthetic_is_reproducible(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in "abc"]
     for path, seed in zip(paths, (1, 1, 2), strict=True):
-        _core.trace_write_synthetic(str(path), 5000, seed)
+        write_synthetic(str(path), 5000, seed)
     a, b, c = (path.read_bytes() for path in paths)
     assert a == b != c
 
@@ -104,7 +105,7 @@ def test_synthetic_is_reproducible(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("events", "most"), [(1_000_000, 6.0), (20_000, 9.0)])
 def test_bytes_per_event(tmp_path: Path, events: int, most: float) -> None:
     """The whole file over its allocations and frees, node events and definitions included."""
-    truth = _core.trace_write_synthetic(str(tmp_path / "s.cmem"), events)
+    truth = write_synthetic(str(tmp_path / "s.cmem"), events)
     assert truth["events"] >= events
     assert truth["file_bytes"] / (truth["allocations"] + truth["frees"]) < most
 
@@ -155,8 +156,6 @@ def test_errors(tmp_path: Path) -> None:
         _core.trace_meta(str(tmp_path))
     with pytest.raises(_core.Error, match="No such file"):
         _core.trace_dump(str(tmp_path / "absent"))
-    with pytest.raises(_core.Error, match="No such file or directory"):
-        _core.trace_write_synthetic(str(tmp_path / "no" / "s.cmem"), 10)
     with pytest.raises(ValueError, match="null"):
         _core.trace_dump("a\0b")
     path = tmp_path / "t.cmem"

@@ -1,5 +1,6 @@
 /* Writing a synthetic trace of a training run, with the real encoder and writer, for tests and
- * benchmarks. The same arguments give the same bytes. No Python; any thread; about 100 ns an event.
+ * benchmarks. The same arguments give the same bytes. About 100 ns an event.
+ * synthetic.py calls it.
  *
  * The program: a transformer of 12 layers trained on the CPU by one thread; a second thread (2)
  * fills the next batch's buffer. Seeds at the start, sequence lengths that vary from step to step,
@@ -11,8 +12,8 @@
  *
  * Window 1 is the whole training. Within it, windows from 2 on follow each other, of whole steps,
  * as many as requested (if there are enough steps). */
-#ifndef CM_TRACE_SYNTHETIC_H
-#define CM_TRACE_SYNTHETIC_H
+#ifndef CM_BENCHMARKS_SYNTHETIC_H
+#define CM_BENCHMARKS_SYNTHETIC_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../base/clock.h"
-#include "../base/event.h"
-#include "../base/bytes.h"
-#include "encode.h"
-#include "format.h"
-#include "writer.h"
+#include "../csrc/base/clock.h"
+#include "../csrc/base/event.h"
+#include "../csrc/base/bytes.h"
+#include "../csrc/trace/encode.h"
+#include "../csrc/trace/format.h"
+#include "../csrc/trace/writer.h"
 
 enum { LAYERS = 12, OPS = 11, NODES = LAYERS * OPS, PARAMETERS = 26, LENGTHS = 16, SEEDS = 64 };
 enum { MAIN_THREAD = 1, LOADER_THREAD = 2, CUPTI_THREAD = 3, QUEUE = 4 };
