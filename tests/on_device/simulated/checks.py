@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from cuptimem import _core
-from tests.on_device.simulated import device_log, driver_checks, recorded, told
+from tests.on_device.simulated import device_log, driver_checks, recorded, torch_memory
 from tests.on_device.simulated.programs import Program
 
 MIB = 1 << 20
@@ -104,14 +104,14 @@ class Checker:
         assert devices, "no event of a CUDA device"
         if self.log is not None and self.report is not None:
             self.counts["driver events"] = len(self._look(events, self.log, self.report).driver.events)
-        reached = told.storages() if quiet else {}
+        reached = torch_memory.storages() if quiet else {}
         for index in range(self.program.devices):
             ours = devices.get(index, recorded.Device())
             where = f"cuda:{index}, "
             same(f"{where}frees of unknown blocks", ours.unknown_frees, 0)
             same(f"{where}sums", ours.disagreed, [])
             if self.program.back_end in ("native", "expandable"):
-                self._caching(where, ours, told.device(index))
+                self._caching(where, ours, torch_memory.device(index))
             else:
                 self._direct(where, index, ours)
             if quiet:
@@ -119,7 +119,7 @@ class Checker:
             if self.log is not None and self.report is not None:
                 self._device(where, index, ours)
 
-    def _caching(self, where: str, ours: recorded.Device, theirs: told.Told) -> None:
+    def _caching(self, where: str, ours: recorded.Device, theirs: torch_memory.TorchMemory) -> None:
         expandable = self.program.back_end == "expandable"
         live = {address: (block.size, block.requested) for address, block in ours.live.items()}
         same_map(f"{where}live blocks", live, theirs.live)
@@ -136,13 +136,13 @@ class Checker:
             same(f"{where}reserved", ours.segment_bytes, theirs.stat("reserved_bytes.all.current"))
             same(f"{where}peak reserved", ours.segment_peak, theirs.stat("reserved_bytes.all.peak"))
         same_list(f"{where}events", ours.history, history)
-        same_list(f"{where}reserved totals", [r for _, r in ours.told], [r for _, r in theirs.told])
-        reserved = ours.told[-1][1] if ours.told else 0
+        same_list(f"{where}reserved totals", [r for _, r in ours.reserved], [r for _, r in theirs.reserved])
+        reserved = ours.reserved[-1][1] if ours.reserved else 0
         if theirs.history and theirs.history[-1][0] in ("alloc", "free"):  # nothing came or went since
-            same(f"{where}reserved as told", reserved, theirs.stat("reserved_bytes.all.current"))
+            same(f"{where}reserved as reported", reserved, theirs.stat("reserved_bytes.all.current"))
         same(f"{where}times out of memory", len(ours.ooms), theirs.stat("num_ooms"))
         for address, block in ours.live.items():
-            assert told.may_be(block.size, block.requested, divisions=self.divisions, slack=self.slack), (
+            assert torch_memory.may_be(block.size, block.requested, divisions=self.divisions, slack=self.slack), (
                 f"{where}block {address:#x} of {block.size} bytes is not what {block.requested} bytes are rounded to"
             )
         self.counts["blocks"] += len(live)
@@ -180,7 +180,7 @@ class Checker:
             if record.device != index:
                 continue
             used += record.change
-            if not record.op.startswith("pool"):  # told beside the device's own account
+            if not record.op.startswith("pool"):  # reported beside the device's own account
                 same(f"{where}the device's own sum", used, record.used)
             if record.op in ("create", "destroy"):
                 mapped += record.bytes if record.op == "create" else -record.bytes
@@ -217,7 +217,7 @@ def _settings(environment: Mapping[str, str]) -> tuple[int, int]:
     """roundup_power2_divisions (0: none), and what may be left on a large block."""
     text = environment.get("PYTORCH_CUDA_ALLOC_CONF", "")
     settings = dict(part.split(":", 1) for part in text.split(",") if part)
-    slack = told.SMALL
+    slack = torch_memory.SMALL
     if settings.get("expandable_segments") == "True":
         slack = 0
     elif "max_split_size_mb" in settings:

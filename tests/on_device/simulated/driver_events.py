@@ -60,12 +60,12 @@ class Record:
 
 @dataclass(frozen=True)
 class Moment:
-    """What was told of one device at one time; bytes."""
+    """What was recorded of one device at one time; bytes."""
 
     device: int
     time: int
     quiet: bool
-    told: dict[str, int]
+    totals: dict[str, int]
 
 
 @dataclass
@@ -87,7 +87,7 @@ def read(events: Iterable[Sequence[Any]]) -> Driver:
     """AssertionError where a DRIVER_MORE follows nothing that it could be about."""
     found = Driver()
     last: dict[int, tuple[str, int]] = {}  # thread -> which list, where
-    told: dict[tuple[int, int], dict[str, int]] = {}
+    open_moments: dict[tuple[int, int], dict[str, int]] = {}
     for number, event in enumerate(events):
         if event[0] == "end":
             break
@@ -106,7 +106,7 @@ def read(events: Iterable[Sequence[Any]]) -> Driver:
             last[thread] = "pool", 0
             found.pools += 1
         elif name == "driver_more":
-            assert thread in last, f"event {number} tells more of nothing"
+            assert thread in last, f"event {number} says more of nothing"
             which, at = last[thread]
             _more(found, which, at, size, address, origin or "")
         elif name == "launch":
@@ -116,10 +116,10 @@ def read(events: Iterable[Sequence[Any]]) -> Driver:
         elif name == "deferred_free":
             found.deferred += 1
         elif name == "device":
-            moment = told.setdefault((thread, device), {})
+            moment = open_moments.setdefault((thread, device), {})
             moment[TOTALS[address]] = size
             if TOTALS[address] == "used":
-                found.moments.append(Moment(device, time, bool(flags & QUIET), told.pop((thread, device))))
+                found.moments.append(Moment(device, time, bool(flags & QUIET), open_moments.pop((thread, device))))
     # A thread may have been stopped between the clock and the ring.
     found.events.sort(key=lambda event: event.time)
     return found
@@ -139,15 +139,15 @@ def _more(found: Driver, which: str, at: int, what: int, value: int, name: str) 
         elif what == FAILED:
             event = replace(event, failed=value)
         else:
-            raise AssertionError(f"an event is told {what}")
+            raise AssertionError(f"an event has {what}")
         found.events[at] = event
     elif which == "record":
         if what == CORRELATION:
             found.records[at] = replace(found.records[at], correlation=value)
         else:
-            assert what in (STREAM, HANDLE), f"a record is told {what}"
+            assert what in (STREAM, HANDLE), f"a record has {what}"
     else:
-        assert what in (UTILIZED, CORRELATION), f"a pool is told {what}"
+        assert what in (UTILIZED, CORRELATION), f"a pool has {what}"
 
 
 def libraries(driver: Driver) -> dict[int, str]:

@@ -17,7 +17,7 @@ from torch.cuda import _memory_viz
 
 import cuptimem
 from cuptimem import _core
-from tests.on_device.simulated import checks, recorded, told
+from tests.on_device.simulated import checks, recorded, torch_memory
 from tests.on_device.simulated.ending import leave
 from tests.on_device.simulated.programs import gpt_fp32
 
@@ -38,7 +38,7 @@ def main() -> None:
         gpt_fp32.main(lambda label, quiet=False, held=0: None)
         _core.capture_sync()
         devices, _ = recorded.replay(_core.trace_dump(str(trace)))
-        said = told.device(0)
+        said = torch_memory.device(0)
     stacks = devices[0].stacks
     checks.same_list("stacks", [ours(stack) for stack in stacks], [theirs(frames) for frames in said.frames])
     file = trace.with_suffix(".pickle")

@@ -8,7 +8,7 @@ from typing import Any
 
 CUDA = 1  # c10::DeviceType
 DIRECT = 8  # CM_EVF_DIRECT
-NOT_TOLD = -1  # the device of a free that is the address's own
+NO_DEVICE = -1  # the device of a free that is the address's own
 
 
 @dataclass
@@ -31,15 +31,15 @@ class Device:
     peak: int = 0
     segment_bytes: int = 0
     segment_peak: int = 0
-    told: list[tuple[int, int]] = field(default_factory=list)
-    """Each change of the reserved total as the allocator told it: allocated and reserved."""
+    reserved: list[tuple[int, int]] = field(default_factory=list)
+    """Each change of the reserved total as the allocator reported it: allocated and reserved."""
     history: list[tuple[str, int, int]] = field(default_factory=list)
     """alloc, free with the requested size, segment_alloc, segment_free with the segment's: action, address, size."""
     stacks: list[tuple[Any, ...] | None] = field(default_factory=list)
     """Of each alloc in history."""
     unknown_frees: int = 0
     disagreed: list[str] = field(default_factory=list)
-    """Where the allocator told another sum of what it has given out than the blocks recorded so far have."""
+    """Where the allocator reported another sum of what it has given out than the blocks recorded so far have."""
     ooms: list[int] = field(default_factory=list)
 
     def alloc(self, address: int, block: Block) -> None:
@@ -67,14 +67,14 @@ def _where(devices: dict[int, Device], address: int) -> int:
     for index, device in devices.items():
         if address in device.live or address in device.segments:
             return index
-    return NOT_TOLD
+    return NO_DEVICE
 
 
 def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any, ...]]:
     """CUDA devices by index, from what _core.trace_dump returned, and its last tuple."""
     *records, end = events
     assert end[0] == "end", "the dump was cut short"
-    requested: dict[int, int] = {}  # index of an alloc -> bytes asked for: told behind it, by the same thread
+    requested: dict[int, int] = {}  # index of an alloc -> bytes asked for: behind it, by the same thread
     last: dict[int, int] = {}
     for index, event in enumerate(records):
         kind, _, thread, address, size = event[:5]
@@ -83,7 +83,7 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
         elif kind == "requested":
             alloc = last[thread]
             assert records[alloc][3] == address, f"the size asked for at {address:#x} follows another block"
-            assert alloc not in requested, f"the size asked for at {address:#x} was told twice"
+            assert alloc not in requested, f"the size asked for at {address:#x} was recorded twice"
             requested[alloc] = size
     # A thread may have been stopped between the clock and the ring.
     order = sorted(range(len(records)), key=lambda index: records[index][1])
@@ -92,7 +92,7 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
         kind, _, _, address, size, origin, flags, device_type, device_index = records[index]
         if device_type != CUDA or kind not in PYTORCHS:
             continue
-        if device_index == NOT_TOLD:
+        if device_index == NO_DEVICE:
             device_index = _where(devices, address)
         device = devices[device_index]
         if kind in ("alloc", "seed"):
@@ -116,8 +116,8 @@ def replay(events: list[tuple[Any, ...]]) -> tuple[dict[int, Device], tuple[Any,
             device.segment_bytes -= bytes_freed
             device.history.append(("segment_free", address, bytes_freed))
         elif kind == "reserved":
-            if not device.told or device.told[-1][1] != size:  # now and then it is told although it is the same
-                device.told.append((address, size))
+            if not device.reserved or device.reserved[-1][1] != size:  # at times it is reported again
+                device.reserved.append((address, size))
             if address != device.allocated - device.direct:
                 said = f"the allocator has given out {address} bytes, recorded are {device.allocated - device.direct}"
                 device.disagreed.append(said)

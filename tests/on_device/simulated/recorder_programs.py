@@ -24,7 +24,7 @@ from torch import nn
 
 import cuptimem
 from cuptimem import _core
-from tests.on_device.simulated import recorded, told
+from tests.on_device.simulated import recorded, torch_memory
 from tests.on_device.simulated.checks import same, same_list, same_map
 from tests.on_device.simulated.ending import leave
 
@@ -43,7 +43,7 @@ def compare(trace: Path, label: str, *, devices: int = 1, expandable: bool = Fal
     """Blocks with their sizes, sums and segments are those of PyTorch's snapshot."""
     ours = look(trace)
     for index in range(devices):
-        mine, theirs = ours.get(index, recorded.Device()), told.device(index)
+        mine, theirs = ours.get(index, recorded.Device()), torch_memory.device(index)
         where = f"{label}, cuda:{index}, "
         same(f"{where}unknown frees", mine.unknown_frees, 0)
         live = {address: (block.size, block.requested) for address, block in mine.live.items()}
@@ -58,7 +58,7 @@ def compare_storages(trace: Path, label: str, index: int = 0) -> int:
     mine = look(trace).get(index, recorded.Device())
     same(f"{label}, unknown frees", mine.unknown_frees, 0)
     live = {address: block.size for address, block in mine.live.items()}
-    same_map(f"{label}, storages", live, told.storages().get(index, {}))
+    same_map(f"{label}, storages", live, torch_memory.storages().get(index, {}))
     same(f"{label}, segments", mine.segments, {})
     return len(live)
 
@@ -189,7 +189,7 @@ def switched(trace: Path) -> dict[str, Any]:
         torch.cuda.empty_cache()
         device = look(trace)[0]
         same("sizes at the end", sorted(b.size for b in device.live.values()), [4004, 4012])
-        same("segments at the end", sorted(device.segments.values()), sorted(told.device(0).segments.values()))
+        same("segments at the end", sorted(device.segments.values()), sorted(torch_memory.device(0).segments.values()))
         same("unknown frees", device.unknown_frees, 0)
         del direct, again
         same("alive at the end", look(trace)[0].allocated, 0)
@@ -264,7 +264,7 @@ def foreign_pool(trace: Path) -> dict[str, Any]:
     with cuptimem.profile(trace) as prof:
         with torch.cuda.use_mem_pool(pool):
             inside = torch.empty(30 * MIB, dtype=torch.uint8, device="cuda")
-        device, theirs = look(trace)[0], told.device(0)
+        device, theirs = look(trace)[0], torch_memory.device(0)
         live = {address: (block.size, block.requested) for address, block in device.live.items()}
         same_map("blocks", live, theirs.live)
         same("segments in all", len(theirs.segments), 3)
@@ -482,8 +482,8 @@ def killed(trace: Path) -> dict[str, Any]:
     prof = cuptimem.profile(trace)
     prof.__enter__()
     kept = [torch.ones(1001 + n, device="cuda") for n in range(500)]
-    live = {address: list(pair) for address, pair in told.device(0).live.items()}
-    print(json.dumps({"live": live, "segments": told.device(0).segments}), flush=True)
+    live = {address: list(pair) for address, pair in torch_memory.device(0).live.items()}
+    print(json.dumps({"live": live, "segments": torch_memory.device(0).segments}), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
     return {"never": len(kept)}
 
@@ -512,9 +512,9 @@ def history(trace: Path) -> dict[str, Any]:
         loss.backward()
         del loss, model
         torch.cuda.empty_cache()
-        ours, theirs = look(trace)[0], told.device(0)
+        ours, theirs = look(trace)[0], torch_memory.device(0)
         same_list("history", ours.history, theirs.history)
-        same_list("reserved", [r for _, r in ours.told], [r for _, r in theirs.told])
+        same_list("reserved", [r for _, r in ours.reserved], [r for _, r in theirs.reserved])
     return {**numbers(prof), "events": len(theirs.history)}
 
 

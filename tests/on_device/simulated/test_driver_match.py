@@ -158,6 +158,6 @@ def test_reading_events() -> None:
     assert (third.new, third.kind, third.size) == (False, "", -1)
     assert driver_events.libraries(driver) == {0: "libx.so", 1: "libc10_cuda.so"}
     (moment,) = driver.moments
-    assert (moment.quiet, moment.told) == (True, {"total": 100, "used": 30})
+    assert (moment.quiet, moment.totals) == (True, {"total": 100, "used": 30})
     with pytest.raises(AssertionError, match="tells more of nothing"):
         driver_events.read([("driver_more", 1, 1, 1, 1, None, 0, 0, 0)])

@@ -14,7 +14,7 @@ ROUND = 512  # kMinBlockSize
 
 
 @dataclass(frozen=True)
-class Told:
+class TorchMemory:
     """One device, bytes."""
 
     live: dict[int, tuple[int, int]]
@@ -25,7 +25,7 @@ class Told:
     stats: dict[str, int]
     history: list[tuple[str, int, int]]
     """As recorded.Device.history; under expandable segments map and unmap stand for alloc and free."""
-    told: list[tuple[int, int]]
+    reserved: list[tuple[int, int]]
     """Each change of the reserved total that an alloc or free could see: bytes asked for and alive, and reserved."""
     frames: list[list[dict[str, Any]]]
     """Of each alloc in history, empty lists where the history has no stacks."""
@@ -45,7 +45,7 @@ _ACTIONS = {
 _IGNORED = {"free_completed", "snapshot", "oom"}
 
 
-def device(index: int) -> Told:
+def device(index: int) -> TorchMemory:
     """Of the native allocator, whose history must be on."""
     snapshot = torch.cuda.memory._snapshot(index)
     live: dict[int, tuple[int, int]] = {}
@@ -61,7 +61,7 @@ def device(index: int) -> Told:
             elif block["state"] == "active_pending_free":
                 pending += block["requested_size"]
     history: list[tuple[str, int, int]] = []
-    told: list[tuple[int, int]] = []
+    totals: list[tuple[int, int]] = []
     frames: list[list[dict[str, Any]]] = []
     reserved = asked = 0
     traces = snapshot["device_traces"]
@@ -79,9 +79,9 @@ def device(index: int) -> Told:
             asked += size if action == "alloc" else -size
             if action == "alloc":
                 frames.append(entry.get("frames", []))
-            if not told or told[-1][1] != reserved:
-                told.append((asked, reserved))
-    return Told(live, pending, segments, torch.cuda.memory_stats(index), history, told, frames)
+            if not totals or totals[-1][1] != reserved:
+                totals.append((asked, reserved))
+    return TorchMemory(live, pending, segments, torch.cuda.memory_stats(index), history, totals, frames)
 
 
 def storages() -> dict[int, dict[int, int]]:
