@@ -266,6 +266,22 @@ def test_an_allocation_says_what_it_is(opened: Open, leaking: Report) -> None:
     assert not page.locator(".block-facts").is_visible()
 
 
+def test_only_what_was_judged_is_a_leak(opened: Open, leaking: Report) -> None:
+    """The line of the leak makes what its step frees, too; the stripes are for what was alive behind the last step."""
+    page = opened(leaking)
+    found = page.evaluate(
+        """async () => {
+        const data = await cuptimem.data(), model = new timelineModel.Model(data), [device] = model.devices, leak = data.leaks[0];
+        const made = device.blocks.filter((block) => data.contributors.leak[block.contributor] === 0);
+        const kept = made.filter((block) => model.leakOfBlock(block) === leak);
+        const early = { ...kept[0], end: kept[0].begin + 1, endStep: kept[0].step };
+        return [made.length, kept.length, kept.every((block) => block.end < 0), model.leakOfBlock(early)];
+    }"""
+    )
+    made, kept, alive, early = found
+    assert made >= kept == leaking.leaks[0].count and alive and early is None
+
+
 def test_light_dark_and_toggle(opened: Open, synthetic: Report, browser_page: Any) -> None:
     ground = "() => getComputedStyle(document.body).backgroundColor"
     browser_page.emulate_media(color_scheme="dark")

@@ -130,13 +130,13 @@ const timelineBlocks = (() => {
                 const left = Math.max(LEFT - 2, px(Math.max(0, block.begin)));
                 const right = Math.min(LEFT + across + 2, px(block.end < 0 ? duration : block.end));
                 const y = py(block[key] + block.bytes), h = Math.max(0.75, py(block[key]) - y), w = Math.max(1, right - left);
-                const group = table[block.contributor], leak = app.model.raw.contributors.leak[block.contributor];
+                const group = table[block.contributor];
                 const slot = shown.has(group) && app.keep(block.contributor) ? app.model.colourOf(app.grouping, group) : -1;
                 const dim = app.highlight !== null && app.highlight !== (slot < 0 ? timelineModel.REST : group);
                 pen.globalAlpha = dim ? 0.18 : 1;
                 pen.fillStyle = ink.colour(slot, app.dark);
                 pen.fillRect(left, y, w, h);
-                if (leak >= 0 && w * h > 6) {
+                if (w * h > 6 && app.model.leakOfBlock(block)) {
                     pen.fillStyle = ink.stripes(pen, app.dark ? "#fff" : "#000", 9, 1.2);
                     pen.globalAlpha *= 0.6;
                     pen.fillRect(left, y, w, h);

@@ -410,7 +410,7 @@ const timelineChart = (() => {
                 const swatch = app.swatch(group.colour, group.leak);
                 tip.append(element("div", { class: "tip-row tip-group" }, element("span", {}, swatch, group.label), element("b", {}, cuptimem.size(group.bytes))));
                 if (group.detail && group.detail !== group.label) tip.append(element("div", { class: "code faint tip-code" }, group.detail));
-                if (group.leak >= 0) tip.append(element("div", { class: "caveat" }, "this is a leak"));
+                if (group.leak >= 0) tip.append(element("div", { class: "caveat" }, "striped: the stacks of a leak, which keeps a part of it"));
             }
             const room = this.wrap.clientWidth, across = tip.offsetWidth, x = left + LEFT;
             tip.style.left = `${x + 18 + across > room ? Math.max(0, x - across - 14) : x + 18}px`;

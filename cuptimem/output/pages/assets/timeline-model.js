@@ -376,6 +376,13 @@ const timelineModel = (() => {
             return this._leaks[grouping].get(id) ?? -1;
         }
 
+        /** The verdict that an allocation was judged in: made in its steps, and alive behind the last of them. */
+        leakOfBlock(block) {
+            const leak = this.raw.leaks[this.raw.contributors.leak[block.contributor]];
+            const isIn = leak && block.step >= leak.firstStep && block.step <= leak.lastStep;
+            return isIn && (block.end < 0 || block.endStep < 0 || block.endStep > leak.lastStep) ? leak : null;
+        }
+
         /** A stack's frames, innermost first. */
         frames(stack) {
             if (stack < 0) return [];

@@ -151,7 +151,7 @@ const timelineTable = (() => {
             close.addEventListener("click", () => app.selectBlock(null));
             const rows = [["size", `${cuptimem.size(block.bytes)} (${ink.count(block.bytes)} bytes)`], ["born", facts.born], ["died", facts.died],
                 ["address", `0x${block.address.toString(16)}`], ["category", facts.category], ["phase", facts.phase],
-                ["module", facts.module], ["operator", facts.operator], ["saved by", facts.savedBy]];
+                ["module", facts.module], ["operator", facts.operator], ["saved by", facts.savedBy], ["kept by", facts.leak]];
             this.block.replaceChildren(element("div", { class: "block-title" }, element("b", {}, `One allocation of ${facts.label}`), close),
                 element("dl", {}, ...rows.filter(([, value]) => value).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
                 stackList(app.model, facts.stack));
@@ -178,7 +178,8 @@ const timelineTable = (() => {
             button.addEventListener("click", () => app.jumpToLeak(leak));
             return button;
         };
-        list("Leaks", leaks.filter((leak) => leak.verdict).map(leakButton));
+        list("Leaks", leaks.filter((leak) => leak.verdict).map(leakButton),
+            "Striped above are all bytes of their stacks since their first step, kept or not; of single allocations those that were kept.");
         list("Suspects", leaks.filter((leak) => !leak.verdict).map(leakButton), "These grew, and are no verdict: each says why.");
         const ooms = app.model.devices.flatMap((device) => device.raw.ooms.map((oom) => {
             const button = element("button", { type: "button", class: "jump" }, element("b", {}, `asked for ${cuptimem.size(oom.requested)}`),

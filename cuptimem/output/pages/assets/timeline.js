@@ -360,11 +360,12 @@ const timelineApp = (() => {
         /** What is known of one allocation. */
         blockFacts(block) {
             const { contributors, groups } = this.model.raw, i = block.contributor;
-            const [label, detail] = groups.line[contributors.line[i]], when = (time, step) => `${ink.time(time)}${step >= 0 ? `, step ${step}` : ""}`;
+            const leak = this.model.leakOfBlock(block), [label, detail] = groups.line[contributors.line[i]], when = (time, step) => `${ink.time(time)}${step >= 0 ? `, step ${step}` : ""}`;
             return {
                 label, detail, stack: contributors.stack[i], operator: contributors.operator[i], savedBy: contributors.savedBy[i],
                 phase: groups.phase[contributors.phase[i]][0], module: groups.module[contributors.module[i]][1], category: groups.category[contributors.category[i]][0],
                 born: block.begin < 0 ? "before the recording" : when(block.begin, block.step),
+                leak: leak ? `a leak, +${cuptimem.size(Math.round(leak.rate))} a step` : "",
                 died: block.end < 0 ? "alive at the end" : when(block.end, block.endStep),
             };
         }
