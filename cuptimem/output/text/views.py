@@ -327,20 +327,26 @@ def _growth(steps: list[Step]) -> str:
     """How the live bytes at step ends went, first steps (which build state and caches) apart."""
     settled = steps[max(2, len(steps) // 6) :] if len(steps) > 6 else steps
     first, last = settled[0], settled[-1]
-    change = last.end - first.end
     if len(settled) < 2:
         return f"{size(last.end)} live at its end"
-    if change == 0:
-        return f"{size(last.end)} live at step ends, steady"
-    # What happens between two steps of the loop (an evaluation, another phase) is not theirs.
+    # What happens between two steps of the loop (an evaluation, another phase) is not theirs, nor is what its last step
+    # before that does: it ends where the other one begins.
+    indexes = {step.index for step in settled}
     changes = [
-        after.end - before.end for before, after in itertools.pairwise(settled) if after.index - before.index == 1
+        after.end - before.end
+        for before, after in itertools.pairwise(settled)
+        if after.index - before.index == 1 and (after is last or after.index + 1 in indexes)
     ]
+    change = sum(changes) if changes else last.end - first.end
+    if change == 0 and first.end == last.end:
+        return f"{size(last.end)} live at step ends, steady"
     rate = statistics.mean(changes) if len(steps) >= STEPS_NEEDED and changes else 0
-    if rate and 0.5 <= statistics.median(changes) / rate <= 2:
+    if change == 0:
+        pace = "steady while the loop runs"
+    elif rate and 0.5 <= statistics.median(changes) / rate <= 2:
         pace = f"{signed(round(rate))} a step"
     else:  # too few steps, now and then, up and down, or once: no rate that would go on
-        pace = f"{signed(change)} in {plural(len(settled) - 1, 'step')}"
+        pace = f"{signed(change)} in {plural(len(changes) or len(settled) - 1, 'step')}"
     low, high = size(first.end), size(last.end)
     if low == high:
         return f"{high} live at step ends, {pace}"

@@ -285,6 +285,14 @@ def test_what_comes_between_is_not_the_loops_growth(report: cuptimem.Report) -> 
     assert views._growth(steps).endswith("(step 28), +7 B a step")
 
 
+def test_gradients_between_do_not_make_an_evaluation_grow(report: cuptimem.Report) -> None:
+    """It runs before the first update and after each epoch; the next epoch's first line drops the gradients."""
+    step = report.steps[0]
+    ends = [(100, 100, 100, 100), (400, 400, 400, 300), (400, 400, 400, 300), (400, 400, 400, 400)]
+    rows = [replace(step, index=20 * i + k, end=end) for i, part in enumerate(ends) for k, end in enumerate(part)]
+    assert views._growth(rows).endswith("100 B (step 2) to 400 B (step 63), steady while the loop runs")
+
+
 @pytest.mark.parametrize("ends", [[100 * i for i in range(7)], [100 * (i % 6) + i for i in range(24)]])
 def test_few_steps_and_what_goes_up_and_down_have_no_rate(report: cuptimem.Report, ends: list[int]) -> None:
     step = report.steps[0]
