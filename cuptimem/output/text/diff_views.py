@@ -1,6 +1,7 @@
 """Two recordings on one screen: what was added and removed, what grew and shrank."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Table, Text
 from cuptimem.output.text.words import code, count, function, plural, signed, size, where
@@ -50,10 +51,10 @@ def totals(devices: list[DeviceDiff]) -> Table:
             rows.append((f"{device.device} {name(section)}", size(round(was)), size(round(is_)), change, part))
     columns = (
         Column(""),
-        Column("before", right=True),
-        Column("after", right=True),
+        Column("before", right=True, optional=1),
+        Column("after", right=True, optional=1),
         Column("change", right=True, style="strong"),
-        Column("", right=True, optional=1),
+        Column("", right=True, optional=2),
     )
     return Table(columns, tuple(rows))
 
@@ -108,14 +109,15 @@ def _section(device: str, section: Section, top: int) -> list[Block]:
     equal = len(section.changes) - len(changed)
     rest(others, f"({len(others)} more, {equal} equal)" if equal else f"({plural(len(others), 'more line')})")
     rest([section.rest], "(compacted: no line kept)")
+    # The word always stays. What has no room goes in this order: functions, code, the sizes before and after.
     columns = (
         Column("change", right=True, style="strong"),
         Column("before", right=True, optional=1),
         Column("after", right=True, optional=1),
-        Column("", optional=3),
+        Column(""),
         LINE,
         FUNCTION,
-        CODE,
+        replace(CODE, optional=2),
     )
     return [*blocks, Table(columns, tuple(rows), under=tuple(_under(section, one) for one in shown))]
 

@@ -11,6 +11,7 @@ from cuptimem import Frame
 from cuptimem.output import json
 from cuptimem.output.text import blocks, diff_views, text, views
 from cuptimem.report import diff
+from cuptimem.report.model import Line
 from tests.tools.cli import sample
 
 OLD = """\
@@ -315,3 +316,14 @@ def test_loops_are_compared_with_the_same_loops(tmp_path: Path) -> None:
         "highest peaks of training are compared, too" in shown
     )
     assert "cpu allocated in a step of training" in shown and "cpu highest peak of training" in shown
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_no_word_is_lost_where_there_is_little_room(width: int) -> None:
+    """Sizes, functions and code give way to it."""
+    frame = Frame(f"/work/{'folder/' * 3}a_long_name_of_a_module.py", "fit_for_one_epoch", 123)
+    change = diff.Change("other", Line(1 << 20, 1, "other", frame.place, (), frame), None)
+    section = diff.Section("peak", (1 << 20, 0), (0, 0), (1, 1), (change,))
+    shown = text.render(diff_views._section("cuda:0", section, 5), width).splitlines()
+    row = next(line for line in shown if "module.py:123" in line)
+    assert " removed " in row and all(len(line) <= width for line in shown)

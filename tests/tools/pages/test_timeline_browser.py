@@ -271,7 +271,8 @@ def test_only_what_was_judged_is_a_leak(opened: Open, leaking: Report) -> None:
     page = opened(leaking)
     found = page.evaluate(
         """async () => {
-        const data = await cuptimem.data(), model = new timelineModel.Model(data), [device] = model.devices, leak = data.leaks[0];
+        const data = await cuptimem.data(), model = new timelineModel.Model(data);
+        const [device] = model.devices, leak = data.leaks[0];
         const made = device.blocks.filter((block) => data.contributors.leak[block.contributor] === 0);
         const kept = made.filter((block) => model.leakOfBlock(block) === leak);
         const early = { ...kept[0], end: kept[0].begin + 1, endStep: kept[0].step };
