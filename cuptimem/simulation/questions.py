@@ -452,7 +452,9 @@ class Inquiry:
             return None
         taken = next(one.used for one in reversed(self._attempts) if one.what.startswith(_COLLECTS) and one.used)
         how = _how_often(report, report.device(left.device), self._setup.memory - taken)
+        made = report.cycles(left.device)
         reason = f"{_refusal(main)}, and {cards.text(report.collected_after(left))} of what was alive was garbage"
+        reason += f" (cycles of {made})" if made else ""
         hint = (
             f"tried: a collection whenever tensors had grown by a {child.COLLECTED_SHARE}th of the device, which took "
             f"{cards.text(taken)} of it; weak references make no garbage"

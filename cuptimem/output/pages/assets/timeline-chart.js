@@ -318,7 +318,9 @@ const timelineChart = (() => {
                 const wide = label.offsetWidth;
                 let x = Math.min(Math.max(left - wide / 2, 0), Math.max(0, width - wide));
                 const y = parseFloat(label.style.top);
-                for (const other of taken) if (Math.abs(other.y - y) < 22 && x < other.x + other.wide && x + wide > other.x) x = other.x - wide - 4;
+                for (const other of taken)
+                    if (Math.abs(other.y - y) < 22 && x < other.x + other.wide && x + wide > other.x)
+                        x = other.x < wide + 4 ? other.x + other.wide + 4 : other.x - wide - 4;
                 taken.push({ x, y, wide });
                 label.style.left = `${x}px`;
             };
