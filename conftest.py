@@ -1,10 +1,26 @@
-"""What the tests of all products share: options, and marks that follow from where a test lies."""
+"""What the tests of all products share: options, and marks that follow from fixtures."""
+
+import importlib.util
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests import marks
-
 pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).resolve().parent
+
+# A test that has one of these fixtures, also by way of others, is marked so. Files say it by pytestmark.
+MARKS = {"needs_torch": "torch", "needs_sanitizer": "sanitizer", "browser_process": "browser"}
+# What is compiled with a sanitizer; in simulator/device/core and simulator/driver/test_callbacks.py those parameters
+# say so themselves.
+SANITIZED = (
+    "tests/simulator/driver/test_activity.py",
+    *(
+        f"tests/simulator/device/test_{name}.py"
+        for name in ("cupti", "cupti_runtime", "driver", "libraries", "runtime")
+    ),
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -13,8 +29,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without", action="append", default=[], metavar="MARK", help="no test that is marked so")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if "torch" in config.getoption("--without"):
+        # While files are collected: marked ones would import it, and the others' collections visit its 200,000 objects.
+        sys.modules["torch"] = None  # type: ignore[assignment]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if "torch" in session.config.getoption("--without"):
+        del sys.modules["torch"]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    marks.add(items)
+    for item in items:
+        found = {mark for fixture, mark in MARKS.items() if fixture in getattr(item, "fixturenames", ())}
+        if item.path.relative_to(ROOT).as_posix().startswith(SANITIZED):
+            found.add("sanitizer")
+        for mark in found:
+            item.add_marker(mark)
     long, without = config.getoption("--long"), config.getoption("--without")
 
     def is_chosen(item: pytest.Item) -> bool:
@@ -23,3 +55,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     config.hook.pytest_deselected(items=[item for item in items if not is_chosen(item)])
     items[:] = filter(is_chosen, items)
+
+
+@pytest.fixture(scope="session")
+def needs_torch() -> None:
+    """For fixtures whose programs use PyTorch: a test that has it is marked `torch`."""
+    if importlib.util.find_spec("torch") is None:  # importing it here would take memory and time
+        pytest.skip("needs PyTorch, which is not installed here")
+
+
+@pytest.fixture(scope="session")
+def needs_sanitizer() -> None:
+    """For fixtures that build a program with a sanitizer: a test that has it is marked `sanitizer`."""

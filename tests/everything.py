@@ -2,8 +2,9 @@
 
     python -m tests.everything [--check | --long | --pythons] [pytest's arguments]
 
---check: lint, and what needs neither PyTorch nor a sanitizer build. --long: the tests, and the numbers, for which
-`make test` has no time. --pythons: all that needs no PyTorch, with every other Python, also what is the same with each.
+--check: golden answers, lint, and what needs neither PyTorch nor a sanitizer build and costs little; with arguments all
+of these that needs neither. --long: the tests, and the numbers, for which `make test` has no time. --pythons: all that
+needs no PyTorch, with every other Python.
 Files and folders among the arguments choose groups. What a group wrote is shown whole when it ends; what failed
 anywhere is repeated at the end.
 """
@@ -63,7 +64,43 @@ FIRST += (
     "record/api/",
     "simulator/device/",
 )
-OTHERS_FIRST = ("unit/capture/", "")
+OTHERS_FIRST = ("record/", "")
+
+# `make check`: answers first, then what most changes break; of these what needs no PyTorch and is not marked costly.
+CHECKED = ("golden", "house", "unit", "record", "tools/cli", "tools/views", "tools/exports", "tools/notebook")
+CHECK_FIRST = ("golden/", "tools/", "record/", "")
+
+# What the interpreter may change: `make test` runs these with every other Python, `make pythons` all that needs no
+# PyTorch.
+INTERPRETER = {
+    "unit/frames/": "frames and code objects are read where they lie in memory",
+    "unit/capture/test_capture_session.py": "a capture begins and ends with the interpreter",
+    "unit/capture/test_capture_sourceline.py": "lines of a source file as Python counts them",
+    "unit/trace/test_trace_linetable.py": "location tables of code objects",
+    "evidence/fidelity/test_fidelity.py": "what a program may notice: tracers, threads, exits",
+    "record/sources/": "imports that are watched, threads",
+    "record/stress/test_stress_forks.py": "locks of the interpreter in a child",
+    "record/stress/test_stress_gc.py": "states of its collector",
+    "record/stress/test_stress_interpreters.py": "subinterpreters",
+    "record/stress/test_stress_left_over.py": "how its processes end",
+    "record/stress/test_stress_signals.py": "when its handlers run",
+    "record/stress/test_stress_threads.py": "its threads' states",
+    "record/api/test_backward_threads.py": "threads at its end",
+    "record/api/test_garbage.py": "its collector's callbacks, what it finds",
+    "record/api/test_hidden.py": "what its tracers and tracebacks show",
+    "record/faults/test_own_process.py": "its end, interrupted",
+    "record/holders/": "objects are walked",
+    "simulator/driver/test_plain.py": "frames at a call of C",
+    "simulator/driver/test_cupti_thread.py": "a thread of ours at its end",
+    "tools/cli/test_commands.py": "every verb",
+    "tools/cli/test_isolated.py": "its options at start",
+    "tools/cli/test_processes.py": "how it starts processes",
+    "tools/cli/test_run_end.py": "its end",
+    "tools/cli/test_startup.py": "startup files",
+    "tools/exports/test_reader.py": "the extension's own type",
+    "tools/newest/": "what new ones ask",
+    "tools/packaging/test_import.py": "every module can be imported",
+}
 
 
 @dataclass
@@ -161,6 +198,10 @@ def parts(files: Sequence[Path], begins: Sequence[str]) -> Iterator[tuple[str, l
             del left[file]
 
 
+def without(*marks: str) -> list[str]:
+    return [word for mark in marks for word in ("--without", mark)]
+
+
 class Run:
     """The groups of one call of this program."""
 
@@ -170,17 +211,29 @@ class Run:
 
     def main(self, *more: str) -> list[Group]:
         folders = {f"{'/'.join(name_of(file).split('/')[:-1][:2])}/": None for file in self._files}
-        return list(self._groups(pythons.RUNNING, (*FIRST, *folders, ""), more))
+        return list(self._groups(pythons.RUNNING, list(self._files), (*FIRST, *folders, ""), more))
 
-    def others(self, *more: str) -> list[Group]:
+    def check(self) -> list[Group]:
+        """A few groups: each start of pytest costs half a second."""
+        more = without("torch", "cuda_torch", "sanitizer", *([] if self._some else ["costly", "browser"]))
+        files = [
+            file for file in self._files if self._some or name_of(file).startswith(tuple(f"{n}/" for n in CHECKED))
+        ]
+        return list(self._groups(pythons.RUNNING, files, CHECK_FIRST, more))
+
+    def others(self, *, all_files: bool) -> list[Group]:
         """Of the other Pythons: what needs no PyTorch."""
         versions = [version for version in pythons.SUPPORTED if version != pythons.RUNNING and pythons.find(version)]
-        more += ("--without", "torch", "--without", "cuda_torch")
-        return [group for version in versions for group in self._groups(version, OTHERS_FIRST, more)]
+        some = tuple(INTERPRETER)
+        files = [f for f in self._files if all_files or name_of(f).startswith(some)]
+        more = without("torch", "cuda_torch")
+        return [group for version in versions for group in self._groups(version, files, OTHERS_FIRST, more)]
 
-    def _groups(self, version: str, begins: Sequence[str], more: Sequence[str]) -> Iterator[Group]:
+    def _groups(
+        self, version: str, chosen: Sequence[Path], begins: Sequence[str], more: Sequence[str]
+    ) -> Iterator[Group]:
         interpreter = sys.executable if version == pythons.RUNNING else str(ROOT / f".venv-{version}/bin/python")
-        for name, files in parts(list(self._files), begins):
+        for name, files in parts(chosen, begins):
             words = [word for file in files for word in self._files[file]]
             command = [interpreter, "-m", "pytest", "-q", *more, *self._options, *words]
             yield Group(f"{version} {name}", command, may_be_empty=self._some or bool(more))
@@ -189,14 +242,16 @@ class Run:
 def groups(what: str, arguments: Sequence[str]) -> list[Group]:
     chosen = Run(arguments)
     if what == "--check":
-        lint = [] if arguments else [Group("lint", ["make", "--no-print-directory", "lint"])]
-        return lint + chosen.main("--without", "torch", "--without", "cuda_torch", "--without", "sanitizer")
+        found = chosen.check()
+        if not arguments:
+            found.insert(1, Group("lint", ["make", "--no-print-directory", "lint"]))
+        return found
     if what == "--long":
         return chosen.main("--long")
     if what == "--pythons":
-        return chosen.others()
+        return chosen.others(all_files=True)
     main = chosen.main()
-    return [*main[: len(FIRST)], *chosen.others("--without", "once"), *main[len(FIRST) :]]
+    return [*main[: len(FIRST)], *chosen.others(all_files=False), *main[len(FIRST) :]]
 
 
 def show(done: Sequence[Group], seconds: float) -> int:

@@ -8,8 +8,7 @@ from evidence.accounts.runs import Runs, on_cpu, on_device
 
 
 @pytest.fixture(scope="session")
-def cpu() -> Iterator[Runs]:
-    pytest.importorskip("torch", reason="the torch-free run leaves these out")
+def cpu(needs_torch: None) -> Iterator[Runs]:
     found = on_cpu()
     yield found
     found.close()

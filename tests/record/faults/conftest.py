@@ -53,10 +53,9 @@ def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture(scope="session")
-def killed(python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def killed(needs_torch: None, python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The trace of a process that was killed, with its side file; its ring lies elsewhere. Not to be changed: no other
     recording has this folder of rings, or it would bring that one home."""
-    pytest.importorskip("torch", reason="the torch-free run leaves these out")
     home = tmp_path_factory.mktemp("home") / "alice" / "project"
     home.mkdir(parents=True)
     (home / "train.py").write_text(_KILLED)

@@ -9,6 +9,7 @@ import textwrap
 import pytest
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 PROGRAMS = {
     "tuple(generator)": """

@@ -32,6 +32,8 @@ from cuptimem.record import holders, recorder  # noqa: E402
 from cuptimem.report.leaks import Holder  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 BYTES = 1024
 
 

@@ -15,6 +15,7 @@ from tests.conftest import Result
 from tests.record.ooms import programs
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 ASKED = 4 << 46
 LINE = programs.BEGIN.splitlines().index("    return torch.empty(1 << power)") + 1

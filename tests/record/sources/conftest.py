@@ -1,6 +1,5 @@
 """Programs that use torch run in child processes of their own."""
 
-import importlib.util
 import json
 import os
 import sys
@@ -24,12 +23,9 @@ def forks() -> Iterator[Forks]:
 
 
 @pytest.fixture
-def run(forks: Forks, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def run(needs_torch: None, forks: Forks, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Runs a program after `from child import *` and returns what it gave to `report`. afresh: it begins without
     PyTorch."""
-
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("these programs use torch")
 
     def run(program: str, timeout: float = 120, *, afresh: bool = False, **more: str) -> dict[str, Any]:
         script = tmp_path / "program.py"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-pytestmark = pytest.mark.torches
+pytestmark = [pytest.mark.torches, pytest.mark.torch]
 
 COUNTS = """
 import gc, threading, torch

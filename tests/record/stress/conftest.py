@@ -114,9 +114,8 @@ def forks() -> Iterator[Forks]:
 
 
 @pytest.fixture
-def forked(forks: Forks, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def forked(needs_torch: None, forks: Forks, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """As child, for a program that begins with PyTorch, in a fork of a process that has imported it."""
-    pytest.importorskip("torch")
 
     def run(program: str, *arguments: object, timeout: float = 120) -> dict[str, Any]:
         script, most = _written(tmp_path, program), 1800 if LONG else timeout

@@ -36,9 +36,8 @@ def _environment(library: Path, **more: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def child(oracle_library: Path, forks: Forks, tmp_path: Path) -> Callable[..., Any]:
+def child(needs_torch: None, oracle_library: Path, forks: Forks, tmp_path: Path) -> Callable[..., Any]:
     """Runs a script of this folder under the oracle and returns the JSON on its last line of output."""
-    pytest.importorskip("torch")
 
     def run(script: str, *arguments: object, timeout: float = 300, **environment: str) -> Any:
         variables = _environment(oracle_library, **environment)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture(scope="module")
 def found(oracle_library, tmp_path_factory):

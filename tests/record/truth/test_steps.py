@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.torch
 HERE = Path(__file__).resolve().parent
 
 # case: total steps (or bounds), steps of loops where they matter

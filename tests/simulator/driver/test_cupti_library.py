@@ -214,7 +214,6 @@ def test_kernels_that_are_refused(child: Child, fake: Path, run: Callable[..., R
     assert shown.code != 0 and "CONCURRENT_KERNEL" in shown.err and "--kernels" not in shown.err
 
 
-@pytest.mark.once(reason="CUPTI is found in C")
 def test_the_vendors_own_with_a_driver_that_only_answers(child: Child, fake: Path, tmp_path: Path) -> None:
     """Nothing else of a driver is there. CUPTI up to 13.1 says so; 13.2 ends the process (test_without_driver.py)."""
     (tmp_path / "lib64").symlink_to(surviving_wheel() / "lib")  # as a toolkit has it

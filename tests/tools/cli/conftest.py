@@ -22,9 +22,8 @@ def forks(state_home: None) -> Iterator[Forks]:
 
 
 @pytest.fixture
-def run_forked(forks: Forks, tmp_path: Path) -> Callable[[str], Result]:
+def run_forked(needs_torch: None, forks: Forks, tmp_path: Path) -> Callable[[str], Result]:
     """Runs a script of the test's folder there. Not for what `cuptimem run` or the startup file has to do."""
-    pytest.importorskip("torch")
 
     def call(script: str) -> Result:
         path = tmp_path / script

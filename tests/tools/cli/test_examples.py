@@ -11,6 +11,7 @@ from tests.conftest import ROOT, Result
 from tests.tools.cli.examples import OTHER_PROGRAMS, SECTIONS, TARGET
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 MIB = 1 << 20
 Recorded = Callable[..., tuple[Result, cuptimem.Report]]

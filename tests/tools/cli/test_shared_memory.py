@@ -41,6 +41,7 @@ def test_a_failed_import_makes_no_ring(run, tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, "half []\n")
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("end", ["", "import signal; os.kill(os.getpid(), signal.SIGKILL)"], ids=["exit", "kill"])
 def test_the_ring_comes_with_torch(run, tmp_path: Path, end: str) -> None:
     """... before the first allocation that is recorded: after a kill nothing of it is missing."""
@@ -122,6 +123,7 @@ def skip_in_memory(folder: Path) -> None:
         pytest.skip("the folder for temporary files is in memory, too")
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("batch", [7, 8])
 def test_a_loader_that_nearly_fills_64_mebibytes(python: str, tmp_path: Path, batch: int) -> None:
     """... recorded as bare: rings take nothing of it, and what they hold survives a kill all the same."""
@@ -135,6 +137,7 @@ def test_a_loader_that_nearly_fills_64_mebibytes(python: str, tmp_path: Path, ba
     assert {report.environment["ring.place"] for report in reports} == {"beside"}
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(
     "mib, filled, local, taken",
     [
@@ -160,6 +163,7 @@ def test_rings_take_a_sixteenth(python: str, tmp_path: Path, mib: int, filled: i
     assert load(python, before, tmp_path, batch, *RUN, "--follow", "-o", "traces/a.cmem") == taken
 
 
+@pytest.mark.torch
 def test_a_trace_in_shared_memory(python: str, tmp_path: Path) -> None:
     """A ring beside it would take as much of it as one in its place."""
     command = (*RUN, "--follow", "-o", "/dev/shm/a.cmem")

@@ -63,6 +63,7 @@ def test_snapshot_has_the_reports_bytes(trace: str, report: Report, tmp_path: Pa
             at += b["size"]
 
 
+@pytest.mark.torch
 def test_torchs_own_reader(trace: str, tmp_path: Path) -> None:
     memory_viz = pytest.importorskip("torch.cuda._memory_viz", reason="needs PyTorch: its reader of snapshots")
     whole = snapshot(trace, tmp_path / "out.pickle")

@@ -32,14 +32,14 @@ def record_seeds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module", params=["reader", "records"])
-def driver(request: pytest.FixtureRequest) -> Path:
+def driver(needs_sanitizer: None, request: pytest.FixtureRequest) -> Path:
     """A harness without libFuzzer."""
     build = {"reader": fuzz.build_driver, "records": records.build_driver}[request.param]
     return build(SANITIZERS["address"])
 
 
 @pytest.fixture(scope="module", params=["reader", "records"])
-def fuzzer(request: pytest.FixtureRequest) -> Path:
+def fuzzer(needs_sanitizer: None, request: pytest.FixtureRequest) -> Path:
     """A harness with it."""
     if not libfuzzer.works():
         pytest.skip(libfuzzer.NEEDED)

@@ -18,7 +18,7 @@ MUTANTS = 100
 
 
 @pytest.fixture(scope="module")
-def driver() -> Path:
+def driver(needs_sanitizer: None) -> Path:
     """What makes mutants."""
     return fuzz.build_driver(SANITIZERS["address"])
 

@@ -1,6 +1,5 @@
 """Interpreters with pytest and this plugin, and suites that note in which process they ran."""
 
-import importlib.util
 import json
 import os
 import signal
@@ -70,10 +69,10 @@ def forks() -> Iterator[Forks]:
 
 
 @pytest.fixture
-def pytester(pytester: pytest.Pytester, forks: Forks, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def pytester(
+    needs_torch: None, pytester: pytest.Pytester, forks: Forks, monkeypatch: pytest.MonkeyPatch
+) -> pytest.Pytester:
     """pytest's own, whose runpytest_subprocess needs no import of PyTorch."""
-    if importlib.util.find_spec("torch") is None:  # importing it here would be undone behind the test
-        pytest.skip("its suites need PyTorch, which is not installed here")
     runs = iter(range(1000))
 
     def run(*arguments: object, timeout: float = 200) -> pytest.RunResult:

@@ -15,6 +15,8 @@ from sanitize import CASES, Case, Finding, Programs
 
 from tests.build import SANITIZERS, build, generated, works
 
+pytestmark = pytest.mark.sanitizer
+
 
 @pytest.fixture(scope="module", params=list(SANITIZERS))
 def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Programs:

@@ -74,7 +74,7 @@ def driver_nonsense(chance: random.Random) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def harness() -> Path:
+def harness(needs_sanitizer: None) -> Path:
     sources = [Path(__file__).with_name("harness.c"), *rooms("base", "trace", "heap", "analysis")]
     return build("harness", sources, *SANITIZED, SANITIZERS["address"], link=["-lpthread"])
 
