@@ -17,6 +17,7 @@ from tests.tools.views import recordings, views
 
 CHARACTERS = "\x00\x1b\r\u202e\u2066\u2028"
 NAMES = [*recordings.BY_HAND, *(pytest.param(name, marks=pytest.mark.torch) for name in recordings.REAL)]
+NAMES[NAMES.index("10,000 lines")] = pytest.param("10,000 lines", marks=pytest.mark.costly)
 NAMES[NAMES.index("100,000 lines")] = pytest.param("100,000 lines", marks=pytest.mark.long)
 
 

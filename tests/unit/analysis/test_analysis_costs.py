@@ -14,7 +14,7 @@ from craft import SEEDED, WINDOW_CLOSE, WINDOW_OPEN, Trace
 
 from benchmarks.synthetic import write_synthetic
 from cuptimem import _core
-from tests.build import build, rooms
+from tests.build import SANITIZED, SANITIZERS, build, rooms
 
 LINES = 4
 
@@ -28,10 +28,11 @@ class Cost(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def program() -> Path:
+def program(needs_sanitizer: None) -> Path:
+    """From the objects of test_analysis_hostile.py."""
     sources = [Path(__file__).with_name("costs.c"), *rooms("base", "trace", "heap", "analysis")]
     wrapped = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc")]
-    return build("costs", sources, "-std=gnu11", "-O1", "-g", link=["-lpthread", *wrapped])
+    return build("costs", sources, *SANITIZED, SANITIZERS["address"], link=["-lpthread", *wrapped])
 
 
 def costs(program: Path, path: str, *windows: int) -> list[Cost]:

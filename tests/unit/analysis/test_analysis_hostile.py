@@ -79,6 +79,7 @@ def harness(needs_sanitizer: None) -> Path:
     return build("harness", sources, *SANITIZED, SANITIZERS["address"], link=["-lpthread"])
 
 
+@pytest.mark.sanitizer
 def test_the_heap_links_without_the_analysis(tmp_path: Path) -> None:
     """What is alive is known before anything is asked of it."""
     alone = tmp_path / "alone.c"

@@ -14,6 +14,7 @@ from capture_support import Program
 from cuptimem import _core
 
 # What others do to the file at `ring`, and what the line to the user then says.
+pytestmark = pytest.mark.costly
 HARMS = {
     "emptied": ("os.truncate(ring, 0)", "was truncated"),
     "cut": ("os.truncate(ring, os.path.getsize(ring) // 2)", "was truncated"),
