@@ -156,6 +156,7 @@ def test_definitions_of_a_ring_that_mean_nothing_are_refused(tmp_path: Path, kin
         _core.analyze(str(bombs.write_with_ring(tmp_path, kind, 600)))
 
 
+@pytest.mark.costly
 def test_analysis_within_the_stated_bound(tmp_path: Path) -> None:
     """Every kind, in a trace and where that is another way to read it in a side file or a ring; deep ones past a depth
     at which stacks are cut."""
@@ -178,6 +179,7 @@ def test_more_devices_times_steps_than_fit(tmp_path: Path) -> None:
     assert changed == list(range(2000)) and len(raw["steps"]) < 256 * 2000 // 4
 
 
+@pytest.mark.costly
 def test_every_view_within_the_stated_bound(tmp_path: Path) -> None:
     paths = [bombs.write(tmp_path, kind, 150) for kind in IN_EVERY_VIEW]
     stay_within(tmp_path, [*paths, bombs.write_with_ring(tmp_path, "shared_positions", 150)])
