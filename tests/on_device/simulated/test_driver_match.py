@@ -135,16 +135,16 @@ FRAMES = (("a.py", 12, "f", 12, 0, 0, 0, None),)
 
 
 def test_reading_events() -> None:
-    """More is about its own thread's last event; a dump that knows no names has numbers."""
+    """More is about its own thread's last event."""
     driver = driver_events.read(
         [
             ("driver_new", 50, 1, 16, 8, FRAMES, 1, 1, 0),
-            (22, 40, 2, 32, 9, (), 5 | driver_events.BY_SLOT, 1, 1),
+            ("driver_new", 40, 2, 32, 9, (), 5 | driver_events.BY_SLOT, 1, 1),
             ("driver_more", 50, 1, 77, driver_events.CORRELATION, None, 0, 0, 0),
             ("driver_more", 40, 2, 0, driver_events.LIBRARY, "libx.so", 0, 0, 0),
             ("driver_more", 40, 2, 5, driver_events.STREAM, None, 0, 0, 0),
-            (25, 51, 3, 16, 8, "libc10_cuda.so", 0, 1, 0),
-            (24, 51, 3, 77, driver_events.CORRELATION, None, 0, 1, 0),
+            ("driver_record", 51, 3, 16, 8, "libc10_cuda.so", 0, 1, 0),
+            ("driver_more", 51, 3, 77, driver_events.CORRELATION, None, 0, 1, 0),
             ("driver_free", 60, 1, 16, 0, 0, 0, 1, -1),
             ("alloc", 61, 1, 16, 8, FRAMES, 0, 1, 0),
             ("device", 62, 3, 1, 100, 0, 0, 1, 0),
@@ -159,5 +159,5 @@ def test_reading_events() -> None:
     assert driver_events.libraries(driver) == {0: "libx.so", 1: "libc10_cuda.so"}
     (moment,) = driver.moments
     assert (moment.quiet, moment.totals) == (True, {"total": 100, "used": 30})
-    with pytest.raises(AssertionError, match="tells more of nothing"):
+    with pytest.raises(AssertionError, match="says more of nothing"):
         driver_events.read([("driver_more", 1, 1, 1, 1, None, 0, 0, 0)])
