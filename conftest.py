@@ -12,14 +12,11 @@ ROOT = Path(__file__).resolve().parent
 
 # A test that has one of these fixtures, also by way of others, is marked so. Files say it by pytestmark.
 MARKS = {"needs_torch": "torch", "needs_sanitizer": "sanitizer", "browser_process": "browser"}
-# What is compiled with a sanitizer; in simulator/device/core and simulator/driver/test_callbacks.py those parameters
+# What is compiled with a sanitizer; in cudasim/tests/core and record/driver/test_callbacks.py those parameters
 # say so themselves.
 SANITIZED = (
-    "tests/simulator/driver/test_activity.py",
-    *(
-        f"tests/simulator/device/test_{name}.py"
-        for name in ("cupti", "cupti_runtime", "driver", "libraries", "runtime")
-    ),
+    "tests/record/driver/test_activity.py",
+    *(f"cudasim/tests/test_{name}.py" for name in ("cupti", "cupti_runtime", "driver", "libraries", "runtime")),
 )
 
 

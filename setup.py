@@ -1,19 +1,15 @@
-"""The C extension, the simulated device's libraries and the startup files; everything else is in pyproject.toml."""
+"""The C extension, the simulated device and the startup files; everything else is in pyproject.toml."""
 
-import logging
 import os
 import runpy
 import subprocess
 import sys
 import sysconfig
-from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 from pathlib import Path
 
 from setuptools import Extension, setup
-from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
-from setuptools.errors import CompileError, OptionError
 
 # What lets CUPTIMEM=1 and `cuptimem run` start a recording before the program's first line. Before 3.15 Python knows
 # the first only; from then on it skips the first for the second (PEP 829), and 3.18 ignores the first in any case.
@@ -25,207 +21,8 @@ if sys.platform == "linux" and sysconfig.get_config_var("Py_GIL_DISABLED"):
     # Else it would build, and record without lines or crash: nothing here was written for threads side by side.
     sys.exit("cuptimem does not support free-threaded Python yet: install it into a Python that has the GIL")
 
-flags = ["-std=gnu11", "-O2", "-g", "-fexceptions", "-fvisibility=hidden", "-fno-strict-aliasing"]
-flags += ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
-if os.environ.get("CUPTIMEM_WERROR"):
-    flags.append("-Werror")
-
-sources = sorted(path for path in glob("csrc/**/*.c", recursive=True) if "/simulator/" not in path.replace(os.sep, "/"))
-
-
-# The simulated device: shared libraries in a package, never imported. They are preloaded into a process that
-# runs on it (cuptimem/simulation/device/__init__.py lists them and the reasons), so their file names are SONAMEs.
-SIMULATOR = "cuptimem.simulation.device"
-TABLES = "csrc/simulator/tables"
-DEVICE = "cuptimem/simulation/device/__init__.py"
-CARDS = "cuptimem/simulation/card_table.py"
-simulator = runpy.run_path(DEVICE)
-ALIASES = {alias.file: alias for alias in simulator["ALIASES"]}
-FILES = {file.replace(".", "_").replace("-", "_"): file for file in [simulator["CORE"], *ALIASES]}
-
-# An alias has a name, which keeps it from being empty, and a function through which the core calls the driver where the
-# real library would (driver_library.c). That function's frame must be on the stack: no tail call.
-PASSAGE = """__attribute__((visibility("default"))) const char %s = 0;
-
-__attribute__((visibility("default"), noinline)) void cm_sim_from(void (*work)(void *), void *argument)
-{
-    work(argument);
-    __asm__ volatile("");
-}
-"""
-
-# CUPTI's functions, for programs that look them up in its file: they depend on the release that is imitated
-# (cupti_exports.c), so each lookup asks the core. A program linked with CUPTI gets the core's, which come first.
-ASK = """
-#include <dlfcn.h>
-#include <stddef.h>
-
-typedef void (*function)(void);
-
-static function ask(const char *name)
-{
-    void *core = dlopen("%s", RTLD_NOW | RTLD_NOLOAD);
-    function (*answer)(const char *) = NULL;
-
-    if (core) {
-        *(void **)&answer = dlsym(core, "cm_sim_cupti_function");
-        dlclose(core);
-    }
-    return answer ? answer(name) : NULL;
-}
-
-#define RELEASE_HAS(name) \\
-    static function ask_##name(void) \\
-    { \\
-        return ask(#name); \\
-    } \\
-    __attribute__((visibility("default"), ifunc("ask_" #name))) void name(void);
-"""
-
-
-def shared(file, soname, sources):
-    return Extension(
-        f"{SIMULATOR}.{next(key for key in FILES if FILES[key] == file)}",
-        sources,
-        depends=[
-            *glob("csrc/simulator/*/*.h"),
-            *glob(f"{TABLES}/*"),
-            DEVICE,
-            CARDS,
-            "setup.py",
-        ],
-        extra_compile_args=flags,
-        extra_link_args=[f"-Wl,-soname,{soname}"],
-    )
-
-
-NEEDED = (
-    "cuptimem is compiled with gcc and Python's headers: apt install gcc python3-dev, or dnf install gcc python3-devel"
-)
-
-
-def jobs():
-    """How many compilers may run at once: MAX_JOBS, else one for each CPU of this process."""
-    value = os.environ.get("MAX_JOBS")
-    if not value:
-        return len(os.sched_getaffinity(0))
-    if not value.isdecimal() or int(value) == 0:
-        raise OptionError(f"MAX_JOBS is the number of compilers that may run at once, not {value!r}")
-    return int(value)
-
-
-def is_current(made, command):
-    """Whether the file was made by this command, from files that have not changed since. The compiler lists them."""
-    try:
-        if Path(f"{made}.command").read_text() != subprocess.list2cmdline(command):
-            return False
-        used = Path(f"{made}.d").read_text().replace("\\\n", " ").partition(": ")[2].split()
-        return bool(used) and max(map(os.path.getmtime, used)) < os.path.getmtime(made)
-    except OSError:
-        return False
-
-
-def write_changed(path, text):
-    """Keeps the time of a file that says so already: what is made of it is current."""
-    if not path.exists() or path.read_text() != text:
-        path.write_text(text)
-
-
-class BuildWithSimulator(build_ext):
-    """Compiles in parallel, and only what has changed where objects are kept. The simulated device's libraries are
-    extension modules with odd file names to it."""
-
-    def build_extensions(self):
-        if self.editable_mode:  # else in a folder that is gone afterwards
-            self.build_temp = os.path.join("build", f"temp.{self.plat_name}-{sys.implementation.cache_tag}")
-        # Some Pythons link with the path of their own libraries, a folder of the machine that builds.
-        foreign = [word for word in sysconfig.get_config_var("LDSHARED").split() if word.startswith("-Wl,-rpath")]
-        self.compiler.linker_so = [word for word in self.compiler.linker_so if word not in foreign]
-        # setuptools calls one of the two, depending on its version.
-        self.compiler.call = self.compiler.spawn = self.run_compiler
-        compile_serially = self.compiler.compile
-
-        def compile_in_parallel(sources, **options):
-            started = [pool.submit(compile_serially, [source], **options) for source in sources]
-            return [file for compiled in started for file in compiled.result()]
-
-        self.compiler.compile = compile_in_parallel
-        with ThreadPoolExecutor(jobs()) as pool:
-            try:
-                super().build_extensions()
-            except BaseException:
-                pool.shutdown(cancel_futures=True)  # what has not begun would fail the same way
-                raise
-
-    def run_compiler(self, command, **options):
-        """Runs the compiler or linker. Its output is shown in one piece, because others run beside it."""
-        target = command[command.index("-o") + 1]
-        compiles = "-c" in command
-        if compiles and is_current(target, command):
-            return
-        asked = command
-        command = [*command, "-MD", "-MF", f"{target}.d"] if compiles else command
-        self.announce(subprocess.list2cmdline(command), logging.INFO)
-        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        try:
-            done = subprocess.run(command, text=True, errors="replace", **options)
-        except OSError as error:
-            raise CompileError(f"{command[0]!r} does not start ({error.strerror}). {NEEDED}") from error
-        if done.returncode and not Path(sysconfig.get_path("include"), "Python.h").exists():
-            raise CompileError(f"there is no Python.h for {sys.executable}. {NEEDED}")
-        print(done.stdout, end="", file=sys.stderr, flush=True)
-        if done.returncode:
-            raise CompileError(f"{command[0]!r} failed with exit code {done.returncode} on {target}")
-        if compiles:
-            Path(f"{target}.command").write_text(subprocess.list2cmdline(asked))
-
-    def get_ext_filename(self, fullname):
-        *package, name = fullname.split(".")
-        return os.path.join(*package, FILES[name]) if name in FILES else super().get_ext_filename(fullname)
-
-    def build_extension(self, ext):
-        package, _, key = ext.name.rpartition(".")
-        if package == SIMULATOR:
-            if FILES[key] == simulator["CORE"]:
-                self.describe_core(ext)
-            else:
-                self.describe_alias(ext, ALIASES[FILES[key]])
-        super().build_extension(ext)
-
-    def describe_core(self, ext):
-        """Adds what the tables describe."""
-        folder = Path(self.build_temp, SIMULATOR)
-        runpy.run_path(f"{TABLES}/generate.py")["write"](folder, Path(TABLES), runpy.run_path(CARDS)["CARDS"])
-        ext.sources = [*ext.sources, str(folder / "entries.c")]
-        ext.include_dirs = ["csrc/simulator", str(folder)]
-        ext.libraries = ["dl", "pthread", "rt"]
-        # The core's own calls of what it exports stay inside it, whoever else exports the same name.
-        ext.extra_link_args = [*ext.extra_link_args, "-Wl,-Bsymbolic-functions"]
-
-    def describe_alias(self, ext, alias):
-        """An almost empty library that needs the core, with the version node that clients of the real one ask for."""
-        folder = Path(self.build_temp, SIMULATOR, alias.file)
-        folder.mkdir(parents=True, exist_ok=True)
-        anchor = "cuptimem_alias_" + alias.soname.replace(".", "_").replace("-", "_")
-        source, script, stand_in = folder / "alias.c", folder / "alias.map", folder / simulator["CORE"]
-        text, names = PASSAGE % anchor, [anchor, "cm_sim_from"]
-        if alias.soname == simulator["CUPTI"]:
-            functions = runpy.run_path(f"{TABLES}/generate.py")["read"](Path(TABLES, "cupti.txt")).entries
-            text += ASK % simulator["CORE"] + "".join(f"RELEASE_HAS({name})\n" for name in functions)
-            names += functions
-        write_changed(source, text)
-        write_changed(script, f"{alias.version or ''} {{ global: {'; '.join(names)}; local: *; }};\n")
-        # What is linked to only lends its SONAME: the core itself may not be built yet.
-        if not stand_in.exists():
-            self.compiler.link_shared_object([], str(stand_in), extra_postargs=[f"-Wl,-soname,{simulator['CORE']}"])
-        ext.sources = [str(source)]
-        ext.extra_link_args = [
-            *ext.extra_link_args,
-            f"-Wl,--version-script,{script}",
-            "-Wl,--no-as-needed",
-            str(stand_in),
-            "-Wl,-rpath,$ORIGIN",
-        ]
+# What compiles C, and the libraries of the simulated device, which are in our wheel.
+cudasim = runpy.run_path("cudasim/setup.py")
 
 
 class BuildWithStartup(build_py):
@@ -258,6 +55,10 @@ class BuildWithStartup(build_py):
             subprocess.run(command, stdout=file, check=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
         self.distribution.data_files = [("share/man/man1", [str(page)])]
 
+    def find_package_modules(self, package, package_dir):
+        found = super().find_package_modules(package, package_dir)
+        return [module for module in found if module[:2] != ("cudasim", "setup")]
+
     def get_outputs(self, include_bytecode=1):
         outputs = super().get_outputs(include_bytecode)
         if self.editable_mode or not WITH_STARTUP:
@@ -270,15 +71,14 @@ setup(
     ext_modules=[
         Extension(
             "cuptimem._core",
-            sources,
+            sorted(glob("csrc/**/*.c", recursive=True)),
             depends=glob("csrc/**/*.h", recursive=True),
-            extra_compile_args=flags,
+            extra_compile_args=cudasim["FLAGS"],
             libraries=["dl", "pthread", "rt"],
         ),
-        shared(simulator["CORE"], simulator["CORE"], sorted(glob("csrc/simulator/*/*.c"))),
-        *(shared(alias.file, alias.soname, []) for alias in simulator["ALIASES"]),
+        *cudasim["extensions"](),
     ]
     if sys.platform == "linux"
     else [],
-    cmdclass={"build_py": BuildWithStartup, "build_ext": BuildWithSimulator},
+    cmdclass={"build_py": BuildWithStartup, "build_ext": cudasim["Build"]},
 )

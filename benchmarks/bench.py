@@ -337,13 +337,9 @@ NO_CUDA = "no .venv-cuda with PyTorch's CUDA build: make test makes it"
 
 def on_device(module: str, *arguments: object, more: Mapping[str, str] | None = None) -> Any:
     """As child, in .venv-cuda on the simulated device."""
-    from cuptimem.simulation import device as simulator
+    import cudasim
 
-    device = {
-        "LD_PRELOAD": ":".join(str(path) for path in simulator.preload()),
-        "TRITON_LIBCUDA_PATH": str(simulator.folder()),
-        "CUPTIMEM_SIM_DEVICE": "h100",
-    }
+    device = {**cudasim.variables(), "CUPTIMEM_SIM_DEVICE": "h100"}
     return child(module, *arguments, python=CUDA_PYTHON, more={**device, **(more or {})})
 
 

@@ -100,7 +100,7 @@ WORKLOADS: dict[str, Callable[[], Steps]] = {
 SIZES = {**{f"pairs_{frames}": (7, 45) for frames in DEPTHS}, "gpt2": (11, 55)}
 QUICK = {**{f"pairs_{frames}": (3, 2) for frames in DEPTHS}, "gpt2": (2, 1)}
 
-_ENTRY_TIME = struct.Struct("<QQ")  # csrc/simulator/core/report.h: ns in entry points, calls of them
+_ENTRY_TIME = struct.Struct("<QQ")  # cudasim/csrc/core/report.h: ns in entry points, calls of them
 _ENTRY_AT = 88
 
 

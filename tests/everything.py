@@ -27,7 +27,7 @@ from pathlib import Path
 from tests import build, pythons
 
 ROOT = Path(__file__).resolve().parents[1]
-PLACES = ("tests", "evidence")
+PLACES = ("tests", "evidence", "cudasim")
 WORKERS = 4  # on two cores: some tests wait
 NOTHING_CHOSEN = 5  # pytest's exit code
 COUNTS = re.compile(r"^=* ?(\d+ [a-z]+.*?) in [\d.]+s", re.MULTILINE)
@@ -47,7 +47,7 @@ FIRST += (
     "evidence/accounts/",
     "record/stress/",
     "evidence/fidelity/",
-    "simulator/driver/",
+    "record/driver/",
     "unit/capture/",
     "tools/cli/",
     "evidence/leaks/",
@@ -62,7 +62,7 @@ FIRST += (
     "tools/tensorboard/",
     "tools/views/",
     "record/api/",
-    "simulator/device/",
+    "cudasim/tests/",
 )
 OTHERS_FIRST = ("record/", "")
 
@@ -90,8 +90,8 @@ INTERPRETER = {
     "record/api/test_hidden.py": "what its tracers and tracebacks show",
     "record/faults/test_own_process.py": "its end, interrupted",
     "record/holders/": "objects are walked",
-    "simulator/driver/test_plain.py": "frames at a call of C",
-    "simulator/driver/test_cupti_thread.py": "a thread of ours at its end",
+    "record/driver/test_plain.py": "frames at a call of C",
+    "record/driver/test_cupti_thread.py": "a thread of ours at its end",
     "tools/cli/test_commands.py": "every verb",
     "tools/cli/test_isolated.py": "its options at start",
     "tools/cli/test_processes.py": "how it starts processes",

@@ -6,7 +6,7 @@
 
 #include "emit.h"
 
-/* As in csrc/simulator/core/sim.h. */
+/* As in cudasim/csrc/core/sim.h. */
 typedef void (*read_hook)(const void *address, size_t bytes, int device, bool written);
 typedef void (*set_read_hook_fn)(read_hook hook);
 

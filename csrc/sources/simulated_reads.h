@@ -1,5 +1,5 @@
 /* Recording host reads of values that only a kernel would have computed, as the simulated device
- * (csrc/simulator) reports them. Does nothing unless it is preloaded. Any thread. */
+ * (cudasim/csrc) reports them. Does nothing unless it is preloaded. Any thread. */
 #ifndef CM_SOURCES_SIMULATED_READS_H
 #define CM_SOURCES_SIMULATED_READS_H
 

@@ -10,12 +10,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+import cudasim
 from cuptimem import environ, interpreter
 from cuptimem.doctor.checks import CHILD_SECONDS, SETTINGS, SMALL_DISK, Check, child_environment
 from cuptimem.output.text.words import size
 from cuptimem.record import autostart
 from cuptimem.report import own_code
-from cuptimem.simulation import device as simulator
+from cuptimem.simulation import child
 
 _SMALL_ADDRESS_SPACE = 8 << 30  # torch itself maps several GiB
 
@@ -73,12 +74,13 @@ def autostart_check() -> Check:
 
 def variables() -> Iterator[Check]:
     known = {*autostart.VARIABLES, "CUPTIMEM_RING_DIR", own_code.VARIABLE}
-    if simulator.CORE in environ.get("LD_PRELOAD"):
-        known |= set(simulator.VARIABLES)
+    simulated = {*cudasim.VARIABLES, child.VARIABLE, child.OFF}
+    if cudasim.CORE in environ.get("LD_PRELOAD"):
+        known |= simulated
     found = {name: value for name, value in sorted(environ.obeyed().items()) if name.startswith("CUPTIMEM")}
     for name in found:
         if name not in known:
-            if name in simulator.VARIABLES:
+            if name in simulated:
                 said, cost = "for the simulated device, which is not loaded here", "it has no effect"
                 yield Check(SETTINGS, name, "note", said, cost, "nothing, or see: cuptimem simulate --help")
                 continue

@@ -15,6 +15,7 @@ from types import FrameType, ModuleType
 
 import pytest
 
+import cudasim
 from cuptimem import environ, interpreter
 from cuptimem.errors import Error
 from cuptimem.printable import printable
@@ -22,7 +23,6 @@ from cuptimem.pytest_plugin import arguments
 from cuptimem.pytest_plugin.usage import usage_error
 from cuptimem.record import backward_threads, process_info, recorder, startup
 from cuptimem.simulation import api, cards, environment, launch
-from cuptimem.simulation import device as simulator
 
 OPTION = "--cuptimem-simulate"
 # The process that asked for this one, which is the same process after exec. Seen once, it is removed.
@@ -119,7 +119,7 @@ def header() -> str:
 def _is_on_device() -> bool:
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
-            return any(line.rstrip().endswith(f"/{simulator.CORE}") for line in file)
+            return any(line.rstrip().endswith(f"/{cudasim.CORE}") for line in file)
     except OSError:  # elsewhere than on Linux, where nothing can be simulated
         return False
 

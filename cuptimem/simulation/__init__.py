@@ -3,7 +3,6 @@
 cards, environment   what can be simulated, and whether it can be here: checked before anything runs
 launch               one run of the program in a process of its own, on a device of a given size
 child, data_sizes    what happens inside that process besides the program itself
-device_report        what the simulated device counted
 settings             which settings of PyTorch's allocator are tried
 questions            which runs are needed for an answer
 facts                what one run was like

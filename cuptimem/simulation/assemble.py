@@ -2,9 +2,9 @@
 
 import os
 
+from cudasim.report import Note
 from cuptimem.report.model import Peak
 from cuptimem.simulation import cards, margins
-from cuptimem.simulation.device_report import Note
 from cuptimem.simulation.environment import TorchBuild
 from cuptimem.simulation.facts import DeviceFacts, Facts
 from cuptimem.simulation.launch import Setup

@@ -4,8 +4,8 @@ import difflib
 import re
 from collections.abc import Iterable
 
+from cudasim.cards import CARDS, Card, Context
 from cuptimem.errors import Error
-from cuptimem.simulation.card_table import CARDS, Card, Context
 
 __all__ = ["CARDS", "Card", "Context", "card", "larger", "of_size", "size", "text"]
 

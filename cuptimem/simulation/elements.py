@@ -1,4 +1,4 @@
-"""Elements of tensors on the simulated device, and which are known: csrc/simulator/core/values.c through ctypes.
+"""Elements of tensors on the simulated device, and which are known: cudasim/csrc/core/values.c through ctypes.
 
 Runs inside the simulated process, imports nothing that torch has not loaded.
 """

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cudasim import report as device_report
+from cudasim.report import Note
 from cuptimem import cell_names
 from cuptimem.errors import Error
 from cuptimem.report.load import analyze
 from cuptimem.report.model import HostRead, Report
 from cuptimem.report.process import HOST
 from cuptimem.report.stacks import Frame
-from cuptimem.simulation import device_report
-from cuptimem.simulation.device_report import Note
 from cuptimem.simulation.launch import Run
 from cuptimem.simulation.result import Assumption, UnknownRead
 

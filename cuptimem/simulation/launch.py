@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cudasim
+from cudasim import report as device_report
+from cudasim import smi
 from cuptimem import environ
 from cuptimem.errors import Error, recording_core
 from cuptimem.record import autostart, startup
-from cuptimem.simulation import child, device_report, processes, settings, smi
-from cuptimem.simulation import device as simulator
+from cuptimem.simulation import child, processes, settings
 from cuptimem.simulation.cards import Card, Context
 
 # What an event may lag behind at the high end. A GPU's work queue holds about a thousand launches: the host cannot be
@@ -93,7 +95,7 @@ def preload(folder: str) -> list[str]:
         return [str(path) for path in paths]
     if _unquotable(folder):
         raise Error(
-            f"LD_PRELOAD cannot hold a path with a space or colon, and both {simulator.folder()} and {folder} have "
+            f"LD_PRELOAD cannot hold a path with a space or colon, and both {cudasim.folder()} and {folder} have "
             "one; set TMPDIR to a folder without"
         )
     links = os.path.join(folder, "libraries")
@@ -140,11 +142,11 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
     }
     if overwrite:
         ours["CUPTIMEM_OVERWRITE"] = "1"
-    # Without this variable a convolution gets the allowance of csrc/simulator/libraries/cudnn_backend.c.
+    # Without this variable a convolution gets the allowance of cudasim/csrc/libraries/cudnn_backend.c.
     own.pop("CUPTIMEM_SIM_CONV_WORKSPACE", None)
     if setup.conv_workspace is not None or not setup.high_end:
         ours["CUPTIMEM_SIM_CONV_WORKSPACE"] = str(setup.conv_workspace or 0)
-    # And a communicator of NCCL that of csrc/simulator/libraries/nccl.c.
+    # And a communicator of NCCL that of cudasim/csrc/libraries/nccl.c.
     if not setup.high_end and "CUPTIMEM_SIM_NCCL" not in own:
         ours["CUPTIMEM_SIM_NCCL"] = "0"
     if setup.high_end and "CUPTIMEM_SIM_EVENT_LAG" not in own:
@@ -153,14 +155,14 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
 
 
 def write_commands(folder: str) -> None:
-    """Those that the program finds before this machine's: nvidia-smi answers for the simulated device (smi.py).
+    """Those that the program finds before this machine's: nvidia-smi answers for the simulated device (cudasim.smi).
 
     It runs without site-packages, and without what it would take for a wish to be recorded or to report.
     """
     place = os.path.join(folder, _COMMANDS)
     os.makedirs(place, exist_ok=True)
     command = os.path.join(place, "nvidia-smi")
-    python, program = shlex.quote(sys.executable), shlex.quote(os.path.join(os.path.dirname(__file__), "smi.py"))
+    python, program = shlex.quote(sys.executable), shlex.quote(smi.__file__)
     with open(command, "w", encoding="utf-8") as file:
         file.write(
             f'#!/bin/sh\nreport="$CUPTIMEM_SIM_REPORT"\nunset CUPTIMEM_SIM_REPORT CUPTIMEM_SIM_LOG\n'
@@ -172,8 +174,7 @@ def write_commands(folder: str) -> None:
 def _device(base: Mapping[str, str], setup: Setup, libraries: Sequence[str]) -> dict[str, str]:
     """The simulated device itself."""
     return {
-        "LD_PRELOAD": ":".join([*libraries, *filter(None, [base.get("LD_PRELOAD")])]),
-        "TRITON_LIBCUDA_PATH": os.path.dirname(libraries[0]),
+        **cudasim.variables(base.get("LD_PRELOAD", ""), libraries),
         "CUPTIMEM_SIM_DEVICE": setup.card.key,
         "CUPTIMEM_SIM_DEVICES": str(setup.devices),
         "CUPTIMEM_SIM_MEMORY": str(setup.memory),
@@ -188,7 +189,7 @@ def variables(base: Mapping[str, str], setup: Setup) -> dict[str, str]:
     """
     libraries = [str(path) for path in _libraries()]
     if _unquotable(libraries[0]):
-        raise Error(f"LD_PRELOAD cannot hold a path with a space or colon, and {simulator.folder()} has one")
+        raise Error(f"LD_PRELOAD cannot hold a path with a space or colon, and {cudasim.folder()} has one")
     home = base.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
     caches = os.path.join(base.get("XDG_CACHE_HOME") or os.path.join(home, ".cache"), "cuptimem", "simulated")
     found = _device(base, setup, libraries)
@@ -211,7 +212,7 @@ def by_hand(base: Mapping[str, str], setup: Setup) -> dict[str, str]:
 
 def _libraries() -> list[Path]:
     try:
-        return simulator.preload()
+        return cudasim.preload()
     except FileNotFoundError as error:
         raise Error(str(error)) from error
 
@@ -276,7 +277,7 @@ def run(
         signal=-code if code < 0 else None,
         timed_out=timed_out,
         seconds=seconds,
-        reports=device_report.read(os.path.join(folder, "report")),
+        reports=_reports(os.path.join(folder, "report")),
         notes=_notes(folder),
         trace=trace,
         crash=_tail(os.path.join(folder, child.CRASH)),
@@ -447,6 +448,13 @@ class _ProcessEnd:
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         poll.poll(seconds * 1000 + 1)
+
+
+def _reports(path: str) -> tuple[device_report.DeviceReport, ...]:
+    try:
+        return device_report.read(path)
+    except device_report.Damaged as error:
+        raise Error(str(error)) from error
 
 
 def _notes(folder: str) -> tuple[Mapping[str, Any], ...]:

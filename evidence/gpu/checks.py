@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 Facts = dict[str, Any]
-GENERATIONS = Path(__file__).resolve().parents[2] / "tests" / "simulator" / "device" / "cupti" / "generations.txt"
+GENERATIONS = Path(__file__).resolve().parents[2] / "cudasim" / "tests" / "cupti" / "generations.txt"
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ CHECKS = (
         9,
         "lengths",
         "lengths of records, with a subscriber",
-        "those of tests/simulator/device/cupti/generations.txt",
+        "those of cudasim/tests/cupti/generations.txt",
         _lengths,
         lambda f: f"version {f['version']}, by {f['asked']}: " + " ".join(f"{k}:{n}" for k, n in f["lengths"].items()),
     ),

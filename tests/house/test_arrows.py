@@ -29,7 +29,6 @@ INCLUDES = {
     "compact": "base trace heap capture",  # of capture the ring file
     "recover": "base trace capture",  # of capture the ring file
     "python": "base frames trace capture sources heap analysis exports compact recover",
-    "simulator": "",
 }
 # What "the ring file" is: the headers of capture that these rooms include.
 RING_FILE = {
@@ -174,3 +173,14 @@ def test_no_test_imports_evidence() -> None:
         if re.search(r"^\s*(from|import) evidence\b", file.read_text(), re.M)
     ]
     assert found == []
+
+
+def test_only_these_use_the_simulated_device() -> None:
+    """`simulation` runs programs on it, the others know its names; it knows nothing of cuptimem (its own test)."""
+    found = {
+        room(name, importer=True)
+        for name, file in MODULES.items()
+        if re.search(r"^\s*(from|import) cudasim\b", file.read_text(), re.MULTILINE)
+    }
+    assert found == {"simulation", "doctor", "pytest_plugin"}
+    assert not [file for file in C.rglob("*.[ch]") if '"../../cudasim' in file.read_text()]

@@ -19,10 +19,10 @@ GLOBS = (
     "evidence/**/README.md",
     "evidence/gpu/findings.md",
     "tests/**/*.md",
-    "csrc/**/*.md",
+    "cudasim/*.md",
 )
 PAGES = sorted(path for glob in GLOBS for path in ROOT.glob(glob))
-TOP = ("csrc", "cuptimem", "tests", "evidence", "docs", "benchmarks", "examples", "notebooks")
+TOP = ("csrc", "cudasim", "cuptimem", "tests", "evidence", "docs", "benchmarks", "examples", "notebooks")
 SUFFIXES = "py|pyi|c|h|md|js|toml|txt|sh|supp|pth"
 # Made by a command, or by the reader.
 MADE = (
@@ -68,7 +68,8 @@ def exists(word: str, folder: Path) -> bool:
             ROOT / "cuptimem",
             ROOT / "docs",
             ROOT / "tests",
-            ROOT / "csrc/simulator",
+            ROOT / "cudasim",
+            ROOT / "cudasim/csrc",
             folder,
         )
         for pattern in (word, f"{word}.[ch]", f"{word}.py")
@@ -77,7 +78,7 @@ def exists(word: str, folder: Path) -> bool:
 
 @cache
 def rooms() -> set[str]:
-    folders = (ROOT / "csrc", ROOT / "cuptimem", ROOT / "tests", ROOT / "csrc/simulator")
+    folders = (ROOT / "csrc", ROOT / "cuptimem", ROOT / "tests", ROOT / "cudasim/csrc")
     return {path.name for folder in folders for path in folder.iterdir() if path.is_dir()} | set(TOP)
 
 

@@ -2,7 +2,7 @@
  *
  * Each parameter structure ends with the last field that is read; calls with equal beginnings share
  * one. A row of calls.c gives each callback's number and structure. A test compares all of it with
- * the vendor's headers (tests/simulator/driver/test_calls_vendor.py). Numbers are stable
+ * the vendor's headers (tests/record/driver/test_calls_vendor.py). Numbers are stable
  * across releases. */
 #ifndef CM_SOURCES_CUPTI_CALLS_H
 #define CM_SOURCES_CUPTI_CALLS_H

@@ -203,9 +203,7 @@ class Checker:
         else:
             if self.program.back_end == "uncached":  # a pool gives out again what it kept, without the device
                 same_list(f"{where}blocks in the device's log", ours.history, segments)
-            reserved = (
-                charged  # small blocks share what the device gives out in one piece (csrc/simulator/core/memory.c)
-            )
+            reserved = charged  # small blocks share what the device gives out in one piece (cudasim/csrc/core/memory.c)
             kept = torch.cuda.memory_reserved(index) if self.program.back_end == "async" else ours.allocated
             assert ours.allocated <= kept <= reserved, (
                 f"{where}blocks of {ours.allocated} bytes, a pool of {kept}, took {reserved} of the device"

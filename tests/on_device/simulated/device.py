@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from cuptimem.simulation import device as simulator
+import cudasim
 
 
 def environment(
@@ -23,8 +23,7 @@ def environment(
     FileNotFoundError where the simulator was not built.
     """
     found = {
-        "LD_PRELOAD": ":".join(str(path) for path in simulator.preload()),
-        "TRITON_LIBCUDA_PATH": str(simulator.folder()),
+        **cudasim.variables(),
         "CUPTIMEM_SIM_DEVICE": device,
         "CUPTIMEM_SIM_DEVICES": str(devices),
     }

@@ -1,6 +1,6 @@
 """The simulated device's own log (CUPTIMEM_SIM_LOG) and report (CUPTIMEM_SIM_REPORT): what it gave out and took back.
 
-Layouts: csrc/simulator/core/report.h.
+Layouts: cudasim/csrc/core/report.h.
 """
 
 from __future__ import annotations

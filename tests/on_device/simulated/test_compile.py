@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cuptimem.simulation import device_report
+from cudasim import report as device_report
 from tests.conftest import Result
 from tests.on_device.simulated import device_log
 

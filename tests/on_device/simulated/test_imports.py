@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from cuptimem.simulation import device as simulator
+import cudasim
 from tests.conftest import ROOT, Result
 from tests.on_device.simulated import elf
 
 pytestmark = pytest.mark.cuda_torch
 
 # By the library that an import names; by its name where it names none (the driver, cuSPARSELt, NVML).
-SIMULATED = {alias.soname.partition(".so.")[0] for alias in simulator.ALIASES}
+SIMULATED = {alias.soname.partition(".so.")[0] for alias in cudasim.ALIASES}
 FAMILIES = re.compile(r"(__cuda|cuda|cublas|cudnn|cusolver|cusparse|cufft|cupti|nvml|nccl|cu)[A-Z_]\w*")
 # What PyTorch 2.11.0 imports and 2.14.1 does not.
 OLDER = ["cudaGraphDebugDotPrint", "cusolverDnCreateSyevjInfo", "cusolverDnDestroySyevjInfo"]
@@ -57,15 +57,15 @@ def test_there_is_much_to_find(imported: dict[str, str]) -> None:
 
 def test_everything_imported_exists(imported: dict[str, str]) -> None:
     listed = subprocess.run(
-        ["nm", "-D", "--defined-only", simulator.library()], capture_output=True, text=True, check=True
+        ["nm", "-D", "--defined-only", cudasim.library()], capture_output=True, text=True, check=True
     )
     exported = {line.split()[-1] for line in listed.stdout.splitlines()}
     missing = {name: imported[name] for name in sorted(imported.keys() - exported)}
-    assert not missing, f"in no table of csrc/simulator/tables, and not written by hand: {missing}"
+    assert not missing, f"in no table of cudasim/tables, and not written by hand: {missing}"
 
 
 def test_nothing_imported_is_refused(imported: dict[str, str]) -> None:
-    folder = ROOT / "csrc" / "simulator" / "tables"
+    folder = ROOT / "cudasim" / "tables"
     if not folder.is_dir():
         pytest.skip("not in a source tree")
     tables = runpy.run_path(str(folder / "generate.py"))["tables"](folder)
@@ -90,7 +90,7 @@ for name in ("libcurand.", "libcufile.", "libnvrtc.", "libnvrtc-builtins.", "lib
     assert lies(name), name
 for name in ("libcublas.", "libcublasLt.", "libcudnn", "libcusolver.", "libcusparse.", "libcufft.", "libcusparseLt.",
              "libcudart", "libcuda.", "libcupti.", "libnvidia-ml.", "libnccl."):
-    assert all("cuptimem/simulation/device/" in path for path in lies(name)) and lies(name), (name, lies(name))
+    assert all("cudasim/" in path for path in lies(name)) and lies(name), (name, lies(name))
 assert ctypes.CDLL("libcudart.so.13").cudaMalloc
 assert ctypes.CDLL("libcublas.so.13").cublasSgemm_v2 and ctypes.CDLL("libcuda.so.1").cuInit
 print(torch.cuda.nccl.version())

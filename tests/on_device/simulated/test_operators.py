@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuptimem.simulation import device_report
+from cudasim import report as device_report
 from tests.conftest import Result
 
 pytestmark = pytest.mark.cuda_torch

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+from cudasim.report import MODELLED, REFUSED, UNDESCRIBED, Note
 from cuptimem.report.model import Backward, Clock, Contributor, Device, HostRead, Lost, OutOfMemory, Peak, Report, Steps
 from cuptimem.report.stacks import Frame
 from cuptimem.simulation.cards import card
-from cuptimem.simulation.device_report import MODELLED, REFUSED, UNDESCRIBED, Note
 from cuptimem.simulation.facts import DeviceFacts, Facts, Raised
 from cuptimem.simulation.launch import Run, Setup
 from cuptimem.simulation.result import Assumption, UnknownRead

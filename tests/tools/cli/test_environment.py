@@ -6,18 +6,24 @@ from pathlib import Path
 
 import pytest
 
+import cudasim
 import cuptimem
 from cuptimem.record import autostart
-from cuptimem.simulation import device as simulator
+from cuptimem.simulation import child
 from tests.conftest import ROOT, Result
 
 Run = Callable[..., Result]
 
 
 def in_source() -> set[str]:
-    files = [ROOT / "setup.py", *(ROOT / "cuptimem").rglob("*.py"), *(ROOT / "csrc").rglob("*.[ch]")]
+    files = [
+        ROOT / "setup.py",
+        ROOT / "cudasim/setup.py",
+        *(ROOT / "cuptimem").rglob("*.py"),
+        *(ROOT / "csrc").rglob("*.[ch]"),
+    ]
     quoted = {name for file in files for name in re.findall(r'"(CUPTIMEM\w+)"', file.read_text())}
-    return {"CUPTIMEM", *quoted, *simulator.VARIABLES}
+    return {"CUPTIMEM", *quoted, *cudasim.VARIABLES, child.VARIABLE, child.OFF}
 
 
 def test_every_variable_is_documented_and_every_documented_one_is_read() -> None:

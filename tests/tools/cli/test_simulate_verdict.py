@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from cudasim.report import Note
 from cuptimem.output import json
 from cuptimem.output.text import text
 from cuptimem.report.model import HostRead
 from cuptimem.simulation import as_json, assemble
 from cuptimem.simulation import views as simulate_views
-from cuptimem.simulation.device_report import Note
 from cuptimem.simulation.environment import TorchBuild
 from cuptimem.simulation.facts import Facts
 from cuptimem.simulation.launch import Setup

@@ -1,4 +1,4 @@
-"""Fuzzing of what reads CUPTI's activity records: tests/simulator/driver/activity/fuzz.c under libFuzzer.
+"""Fuzzing of what reads CUPTI's activity records: tests/record/driver/activity/fuzz.c under libFuzzer.
 
 `python -m tests.tools.fuzz.records [SECONDS]` (make fuzz-records) needs clang. It begins with the seeds below and what
 earlier runs found (build/fuzz/records/), and writes what it counted to docs/fuzz/."""
@@ -27,7 +27,7 @@ LENGTHS = (
 MEMORY2, POOL, KERNEL, COPY, COPY2, SET, CALL = 49, 50, 10, 1, 22, 2, 4  # csrc/sources/cupti/activity_records.h
 
 
-HARNESS = [ROOT / f"tests/simulator/driver/activity/{name}.c" for name in ("fuzz", "play", "doubles")]
+HARNESS = [ROOT / f"tests/record/driver/activity/{name}.c" for name in ("fuzz", "play", "doubles")]
 READS = ("sources/cupti/activity_records.c", "sources/cupti/activity_clock.c", "base/clock.c")
 SOURCES = [*HARNESS, *(ROOT / "csrc" / name for name in READS)]
 FLAGS = [*SANITIZED, f"-I{sysconfig.get_paths()['include']}"]

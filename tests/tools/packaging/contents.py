@@ -47,8 +47,8 @@ def _compare(what: str, has: set[str], needs: set[str]) -> list[str]:
 
 def simulator() -> set[str]:
     """The simulated device's libraries, as they are named in a wheel."""
-    said = runpy.run_path(str(ROOT / "cuptimem/simulation/device/__init__.py"))
-    return {f"cuptimem/simulation/device/{name}" for name in (said["CORE"], *(alias.file for alias in said["ALIASES"]))}
+    said = runpy.run_path(str(ROOT / "cudasim/__init__.py"))
+    return {f"cudasim/{name}" for name in (said["CORE"], *(alias.file for alias in said["ALIASES"]))}
 
 
 def sdist(archive: Path, names: set[str]) -> list[str]:
@@ -72,13 +72,13 @@ def _dynamic(library: bytes) -> dict[str, str]:
 
 def libraries(archive: zipfile.ZipFile) -> list[str]:
     """The simulated device's libraries are found by their SONAMEs, and none is searched where the wheel was built."""
-    said = runpy.run_path(str(ROOT / "cuptimem/simulation/device/__init__.py"))
+    said = runpy.run_path(str(ROOT / "cudasim/__init__.py"))
     sonames = {said["CORE"]: said["CORE"], **{alias.file: alias.soname for alias in said["ALIASES"]}}
     complaints = []
     for name in archive.namelist():
         if ".so" in name:
             own = _dynamic(archive.read(name))
-            soname = sonames.get(name.removeprefix("cuptimem/simulation/device/"))
+            soname = sonames.get(name.removeprefix("cudasim/"))
             if own.pop("SONAME", None) != soname:
                 complaints.append(f"{name} has another SONAME than {soname}")
             complaints += [f"{name} has {what} {path}" for what, path in own.items() if path != "$ORIGIN"]
@@ -108,7 +108,9 @@ def wheel(file: Path, names: set[str], extension: str) -> list[str]:
         ):
             complaints.append(f"{file.name} does not install the command and the plugins of pytest and TensorBoard")
         complaints += libraries(archive)
-    needs = {name for name in names if name.startswith("cuptimem/")} | {*STARTUP, f"cuptimem/_core{extension}"}
+    modules = {name for name in names if re.fullmatch(r"cudasim/\w+\.py", name)} - {"cudasim/setup.py"}
+    needs = {name for name in names if name.startswith("cuptimem/")} | modules
+    needs |= {*STARTUP, f"cuptimem/_core{extension}"}
     needs |= simulator() | {"_cuptimem_start.py", f"cuptimem-{project['version']}.data/data/share/man/man1/cuptimem.1"}
     written = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt", "licenses/LICENSE"}
     return complaints + _compare(file.name, has, needs | {info + name for name in written})

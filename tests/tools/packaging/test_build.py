@@ -48,8 +48,9 @@ def clone(tmp_path: Path) -> Path:
     names = contents.tracked()
     if names is None:
         pytest.skip("not a git checkout")
-    kept = {name for name in names if not name.startswith(("csrc/", "tests/", "docs/", "benchmarks/", "examples/"))}
-    contents.copy(kept | {name for name in names if name.startswith("csrc/simulator/tables/")}, tmp_path / "clone")
+    absent = ("csrc/", "cudasim/csrc/", "cudasim/tests/", "tests/", "evidence/", "docs/", "benchmarks/", "examples/")
+    kept = {name for name in names if not name.startswith(absent)}
+    contents.copy(kept, tmp_path / "clone")
     contents.copy(set(FEW), tmp_path / "clone")
     return tmp_path / "clone"
 

@@ -31,7 +31,8 @@ for word; do
 done
 case " $* " in
 *" -c "*) : > "$target" ;;
-*/cuptimem/*) cp {package}/"${{target##*/cuptimem/}}" "$target" ;;
+*/cuptimem/*) cp {root}/cuptimem/"${{target##*/cuptimem/}}" "$target" ;;
+*/cudasim/*) cp {root}/cudasim/"${{target##*/cudasim/}}" "$target" ;;
 *) : > "$target" ;;
 esac
 """
@@ -44,7 +45,7 @@ def compiler(long: bool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     if long:
         return {}
     script = tmp_path_factory.mktemp("compiler") / "cc"
-    script.write_text(BUILT.format(package=shlex.quote(str(ROOT / "cuptimem"))))
+    script.write_text(BUILT.format(root=shlex.quote(str(ROOT))))
     script.chmod(0o755)
     return {"CC": str(script)}
 
@@ -160,7 +161,7 @@ def test_wheel(source: Path, tracked: set[str], compiler: dict[str, str], tmp_pa
 
 def away(python: Path, site: Path, source: Path, tree: Path) -> None:
     """A few tests, away from the source tree: make wheel-tests runs all of them so, with each Python."""
-    shutil.copytree(source, tree, ignore=shutil.ignore_patterns("cuptimem", "*.egg-info"))
+    shutil.copytree(source, tree, ignore=shutil.ignore_patterns("cuptimem", "cudasim", "*.egg-info"))
     where = "import cuptimem, cuptimem._core as core; print(cuptimem.__file__, core.__file__)"
     found = subprocess.run([str(python), "-c", where], cwd=tree, capture_output=True, text=True, check=True)
     assert all(Path(file).is_relative_to(site) for file in found.stdout.split())
@@ -221,7 +222,7 @@ def test_the_checks_find(name: str, tracked: set[str], tmp_path: Path) -> None:
 
 def test_the_checks_find_changed_libraries(tmp_path: Path) -> None:
     """What auditwheel does to a library that it takes in: another name, and another folder for what it needs."""
-    name = "cuptimem/simulation/device/libcublas.so.13"
+    name = "cudasim/libcublas.so.13"
     library = (ROOT / name).read_bytes()
     changes = {
         b"$ORIGIN": [],

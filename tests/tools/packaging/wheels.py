@@ -111,6 +111,9 @@ def unpack(sdist: Path, folder: Path) -> Path:
         file.extractall(folder, filter="data")
     tree = folder / sdist.name.removesuffix(".tar.gz")
     shutil.rmtree(tree / "cuptimem")
+    shutil.rmtree(tree / "cudasim" / "tests")
+    for module in (tree / "cudasim").glob("*.py"):  # what is left is found only by its path
+        module.unlink()
     return tree
 
 
