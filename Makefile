@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers wheels wheel-tests lint format changelog clean
+.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -199,6 +199,9 @@ accounts: $(STAMP)/package cuda-environment ## what memory is for, by cuptimem a
 
 cupti-headers: $(STAMP)/package ## read the headers of CUPTI's releases again (CACHE=folder for their wheels, 200 MB)
 	$(BIN)/python -m tests.unit.cupti_headers $(or $(CACHE),build/cupti-wheels)
+
+cudasim: $(STAMP)/tools ## build the simulated device alone, without cuptimem
+	cd cudasim && ../$(BIN)/python setup.py -q build_ext --inplace
 
 wheels: $(STAMP)/package ## build the source distribution and a wheel for each Python here into dist/, and check them
 	$(BIN)/python -m tests.tools.packaging.wheels build

@@ -9,7 +9,6 @@ from glob import glob
 from pathlib import Path
 
 from setuptools import Extension, setup
-from setuptools.command.build_py import build_py
 
 # What lets CUPTIMEM=1 and `cuptimem run` start a recording before the program's first line. Before 3.15 Python knows
 # the first only; from then on it skips the first for the second (PEP 829), and 3.18 ignores the first in any case.
@@ -25,7 +24,7 @@ if sys.platform == "linux" and sysconfig.get_config_var("Py_GIL_DISABLED"):
 cudasim = runpy.run_path("cudasim/setup.py")
 
 
-class BuildWithStartup(build_py):
+class BuildWithStartup(cudasim["Modules"]):
     """Puts the startup files into site-packages, whichever way cuptimem is installed; and adds the manual page."""
 
     def run(self):
@@ -54,10 +53,6 @@ class BuildWithStartup(build_py):
         with page.open("wb") as file:
             subprocess.run(command, stdout=file, check=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
         self.distribution.data_files = [("share/man/man1", [str(page)])]
-
-    def find_package_modules(self, package, package_dir):
-        found = super().find_package_modules(package, package_dir)
-        return [module for module in found if module[:2] != ("cudasim", "setup")]
 
     def get_outputs(self, include_bytecode=1):
         outputs = super().get_outputs(include_bytecode)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError, OptionError
 
 FLAGS = ["-std=gnu11", "-O2", "-g", "-fexceptions", "-fvisibility=hidden", "-fno-strict-aliasing"]
@@ -214,5 +215,14 @@ class Build(build_ext):
         ]
 
 
+class Modules(build_py):
+    """All modules of the package but this file."""
+
+    def find_package_modules(self, package, package_dir):
+        found = super().find_package_modules(package, package_dir)
+        return [module for module in found if module[:2] != (PACKAGE, "setup")]
+
+
 if __name__ == "__main__":
-    setup(ext_modules=extensions() if sys.platform == "linux" else [], cmdclass={"build_ext": Build})
+    libraries = extensions() if sys.platform == "linux" else []
+    setup(ext_modules=libraries, cmdclass={"build_ext": Build, "build_py": Modules})

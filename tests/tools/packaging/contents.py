@@ -102,6 +102,7 @@ def wheel(file: Path, names: set[str], extension: str) -> list[str]:
             part in entries
             for part in (
                 b"cuptimem = cuptimem.__main__:main",
+                b"cudasim = cudasim.__main__:main",
                 b"cuptimem = cuptimem.pytest_plugin",
                 b"cuptimem = cuptimem.tensorboard.loader:Loader",
             )

@@ -39,6 +39,9 @@ esac
 BUILD = "from setuptools import build_meta as b; import sys; print(getattr(b, 'build_' + sys.argv[1])(sys.argv[2]))"
 
 
+DEVICE = ("__init__", "__main__", "cards", "report", "smi")
+
+
 @pytest.fixture(scope="module")
 def compiler(long: bool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Variables for builds. What the set-up has compiled from the same sources is not compiled again, but in long."""
@@ -190,6 +193,31 @@ def test_editable(source: Path, compiler: dict[str, str], tmp_path: Path) -> Non
     assert not (site / "cuptimem").exists()
     works(python, tmp_path)
     uninstall(python, tmp_path / "venv", before)
+
+
+def test_the_simulated_device_alone(source: Path, compiler: dict[str, str], tmp_path: Path) -> None:
+    """Its own wheel has modules and libraries, and its command runs programs where there is no cuptimem."""
+    wheel = build("wheel", source / "cudasim", tmp_path / "dist", compiler)
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if name.startswith("cudasim/")}
+        assert any(name.endswith("/licenses/LICENSE") for name in archive.namelist())
+    assert names == contents.simulator() | {f"cudasim/{name}.py" for name in DEVICE}
+    python, _ = environment(tmp_path / "venv")
+    before = files(tmp_path / "venv")
+    install(python, str(wheel), cwd=tmp_path)
+    program = (
+        "import ctypes, importlib.util as i; print(i.find_spec('cuptimem'), ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    )
+    done = subprocess.run(
+        [str(python.parent / "cudasim"), "--device", "l4", str(python), "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=clean_environment(),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "None 0\n", "")
+    pip(python, "uninstall", "-q", "-y", "cudasim", cwd=tmp_path)
+    assert files(tmp_path / "venv") == before
 
 
 # Each breaks one thing; what the checks above say then.
