@@ -4,14 +4,18 @@
 #ifndef CM_ANALYSIS_NODE_SIZE_H
 #define CM_ANALYSIS_NODE_SIZE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
-/* Sums for a least-squares line; zero-initialized. */
+enum { CM_NODE_SIZE_SAMPLES = 256 };
+
+/* Samples at equal distances; zero-initialized. */
 typedef struct cm_node_size {
-    uint64_t samples;
-    double least, most;    /* nodes */
-    double nodes0, bytes0; /* of the first sample: the sums are of differences from it */
-    double nodes, bytes, squares, products;
+    struct {
+        double nodes, bytes;
+    } sample[CM_NODE_SIZE_SAMPLES];
+    size_t count;
+    uint64_t seen, skips; /* after each sample that stays so many do not */
 } cm_node_size;
 
 void cm_node_size_see(cm_node_size *size, uint64_t nodes, int64_t bytes);

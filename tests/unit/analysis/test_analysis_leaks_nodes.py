@@ -122,3 +122,16 @@ def test_what_a_node_takes_is_measured_by_what_malloc_has_given_out(
         p.t.add(SAMPLE, 3, (1 << 30) + each * len(p.kept), thread=0)
     (row,) = verdicts(p)["leaks"]
     assert row["bytes"] == row["count"] * said and row["bytes_per_step"] == 3.0 * said
+
+
+@pytest.mark.parametrize("steps", [100, 700])
+def test_what_grows_once_is_of_no_node(verdicts: Callable[..., dict[str, Any]], steps: int) -> None:
+    """A library's state, built behind the warm-up; of many samples some stay."""
+    p = Program()
+    for step in range(steps):
+        p.work()
+        p.kept += forward(p, keep=True)
+        p.tick()
+        p.t.add(SAMPLE, 3, (1 << 30) + 900 * len(p.kept) + 100_000 * (step > steps / 5), thread=0)
+    (row,) = verdicts(p)["leaks"]
+    assert row["bytes_per_step"] == 3.0 * 900
