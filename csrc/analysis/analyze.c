@@ -4,7 +4,7 @@
 
 #include "fragmentation.h"
 #include "../base/grow.h"
-#include "../heap/library.h"
+#include "../base/library.h"
 #include "../base/idmap.h"
 #include "ooms.h"
 #include "parts.h"

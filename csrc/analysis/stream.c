@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../heap/library.h"
+#include "../base/library.h"
 
 /* The most items of one record: two changes, a segment replaced by another one. */
 enum { PENDING = 8, RECORDS_A_READ = 1 << 16 };

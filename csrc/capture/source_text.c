@@ -11,6 +11,7 @@
 
 #include "../base/grow.h"
 #include "../base/idmap.h"
+#include "../base/library.h"
 #include "../trace/defs.h"
 #include "../trace/lines.h"
 #include "../base/event.h"
@@ -216,24 +217,6 @@ void cm_sourcetext_add(const void *records, size_t length)
 
 /* --- which file is what was compiled -------------------------------------------------------- */
 
-/* Installed packages and Python itself: not edited while a program runs. */
-static bool is_library(const char *path)
-{
-    return strstr(path, "/site-packages/") != NULL || strstr(path, "/dist-packages/") != NULL ||
-           strstr(path, "/lib/python3.") != NULL || strstr(path, "/lib64/python3.") != NULL;
-}
-
-/* torch.compile names what it writes by its content: .../ab/cab<the rest of a hash>.py */
-static bool is_named_by_content(const char *path)
-{
-    const char *name = strrchr(path, '/');
-    if (name == NULL || name - path < 3 || name[-3] != '/' || name[1] != 'c' ||
-        name[2] != name[-2] || name[3] != name[-1])
-        return false;
-    size_t hash = strspn(name + 1, "abcdefghijklmnopqrstuvwxyz234567");
-    return hash > 40 && strcmp(name + 1 + hash, ".py") == 0;
-}
-
 static bool find_compiled(const char *path, char out[PATH_MAX])
 {
     const char *name = strrchr(path, '/'), *end = strrchr(path, '.');
@@ -292,8 +275,8 @@ static source_state check_first(source *s)
     if (found != CM_SOURCE_FILE || s->is.bytes == 0 || s->is.bytes > CM_SOURCE_READ_MAX)
         return UNKNOWN;
     s->young = s->is.modified_ns > process_began_ns || s->is.changed_ns > process_began_ns;
-    return !s->young || is_named_by_content(s->path) || is_compiled(s->path, &s->is) ? READABLE
-                                                                                     : UNKNOWN;
+    return !s->young || cm_library_is_generated(s->path) || is_compiled(s->path, &s->is) ? READABLE
+                                                                                         : UNKNOWN;
 }
 
 static void check_again(source *s)
@@ -422,11 +405,12 @@ static bool take_lines(source *s, const want *w, size_t count)
 
 /* --- one turn ------------------------------------------------------------------------------- */
 
-/* Keeps its bytes in memory, if there is room. */
+/* Keeps its bytes in memory, if there is room. Installed packages and Python itself are not edited
+ * while a program runs. */
 static void keep(source *s)
 {
     size_t length = (size_t)s->is.bytes;
-    if (s->bytes == NULL || is_library(s->path) || length > KEPT_FILE_MAX ||
+    if (s->bytes == NULL || cm_library_inside(s->path) != NULL || length > KEPT_FILE_MAX ||
         follow.kept + length > KEPT_MAX)
         return;
     s->kept = s->bytes;

@@ -20,7 +20,7 @@
 
 #include "../trace/reader.h"
 #include "category.h"
-#include "library.h"
+#include "../base/library.h"
 
 typedef struct cm_attribution cm_attribution;
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "../trace/reader.h"
-#include "library.h"
+#include "../base/library.h"
 
 typedef struct cm_stack_classes cm_stack_classes;
 

@@ -6,7 +6,7 @@
 
 #include "../analysis/analysis.h"
 #include "../heap/node_name.h"
-#include "../heap/library.h"
+#include "../base/library.h"
 #include "../base/clock.h"
 
 typedef cm_py_builder builder;

@@ -9,7 +9,7 @@ from cuptimem.report.brief import Brief, at, name
 
 Stack = tuple["Frame", ...]
 
-# Installed packages, and Python's own modules too: as csrc/heap/library.c has them.
+# Installed packages, and Python's own modules too: as csrc/base/library.c has them.
 PACKAGE_FOLDER = r"[/\\](?:site-packages|dist-packages)"
 LIBRARY_FOLDER = r"[/\\](?:site-packages|dist-packages|lib(?:64)?[/\\]python3\.\d+t?)"
 
@@ -18,7 +18,7 @@ _INSTALLED = re.compile(PACKAGE_FOLDER + r"[/\\]")
 _DATA = re.compile(PACKAGE_FOLDER + r"[/\\]torch[/\\]utils[/\\]data[/\\]")
 _TORCH = re.compile(PACKAGE_FOLDER + r"[/\\]torch[/\\]")
 
-# Code that libraries compile from text, as csrc/heap/library.c lists it, and names that Python's tempfile makes: tmp
+# Code that libraries compile from text, as csrc/base/library.c lists it, and names that Python's tempfile makes: tmp
 # and eight characters below a folder for temporary files, or a module's name and eight characters.
 _COMPILED = re.compile(
     r"^<(?:frozen |eval_with_key>|attrs generated |decorator-gen-|makefun-gen-|@beartype\(|magic-timeit>"

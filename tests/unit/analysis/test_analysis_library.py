@@ -1,4 +1,4 @@
-"""Which code is the user's: the analysis (csrc/heap/library.c) and reports (cuptimem/report/stacks.py) say the same."""
+"""Which code is the user's: the analysis (csrc/base/library.c) and reports (cuptimem/report/stacks.py) say the same."""
 
 import sys
 import types

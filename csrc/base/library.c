@@ -48,8 +48,7 @@ static size_t install_folder(const char *c)
     return (size_t)(version - c) + 1 + strcspn(version + 1, "/\\");
 }
 
-/* Code written by torch.compile, in any cache folder: ab/cab<the rest of a hash>.py. */
-static bool is_generated(const char *file)
+bool cm_library_is_generated(const char *file)
 {
     static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
     enum { HASH = 40 /* at least, after the folder's two letters */ };
@@ -195,18 +194,23 @@ void cm_library_free(cm_library *library)
     free(library);
 }
 
-bool cm_library_has(const cm_library *library, const char *file)
+const char *cm_library_inside(const char *file)
 {
-    if (is_compiled_text(file))
-        return true;
-    const char *inside =
-        NULL; /* the innermost such folder counts: packages are inside Python's own */
+    const char *inside = NULL;
     for (const char *c = file; *c != '\0'; c++) {
         size_t folder = is_slash(*c) ? install_folder(c + 1) : 0;
         if (folder > 0)
             inside = c + 1 + folder + 1;
     }
+    return inside;
+}
+
+bool cm_library_has(const cm_library *library, const char *file)
+{
+    if (is_compiled_text(file))
+        return true;
+    const char *inside = cm_library_inside(file);
     if (inside != NULL)
-        return !is_own(library, inside) || is_generated(file);
-    return is_generated(file) || is_temporary(library, file);
+        return !is_own(library, inside) || cm_library_is_generated(file);
+    return cm_library_is_generated(file) || is_temporary(library, file);
 }
