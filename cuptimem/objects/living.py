@@ -50,7 +50,7 @@ _lock = _thread.RLock()  # a signal's handler may come in here, too
 
 
 @contextlib.contextmanager
-def no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[object]:
     global _resume
     user = object()
     try:  # a signal's handler may raise anywhere in here
@@ -58,7 +58,7 @@ def no_collection() -> Iterator[None]:
             _pausing.append(user)
             _resume = _resume or gc.isenabled()
             gc.disable()
-        yield
+        yield user
     finally:
         with _lock:
             if user in _pausing:
@@ -68,13 +68,22 @@ def no_collection() -> Iterator[None]:
                     gc.enable()
 
 
-def collect_in_pause(collect: Callable[[bool], bool]) -> None:
-    """Inside no_collection: calls this with whether automatic collection is to be on as it begins. If it returns True,
-    what it has left that at stays."""
+def collect_instead(user: object, collect: Callable[[bool], bool]) -> None:
+    """Ends a no_collection from within by this: it gets whether automatic collection is to be on as it begins, and
+    returns whether it has run. Finalizers that it runs, and other threads, come to no_collection as if outside."""
     global _resume
-    resumes = _resume and len(_pausing) == 1
-    if collect(resumes) and resumes:
-        _resume = False
+    resumes = has_run = False
+    try:  # as above
+        with _lock:
+            resumes = _resume and _pausing == [user]
+            if resumes:
+                _resume = False
+            if user in _pausing:  # not in a child forked inside
+                _pausing.remove(user)
+        has_run = collect(resumes)
+    finally:
+        if resumes and not has_run:
+            gc.enable()
 
 
 # A pattern that no filter of the program has: a comparison of the two ends before any class is compared.

@@ -188,9 +188,9 @@ def look_and_collect(core: "ModuleType", look: "HolderSearch", collect: "Callabl
         return
     from cuptimem.objects import living
 
-    with living.no_collection():
+    with living.no_collection() as user:
         look_for_holders(core, look)
-        living.collect_in_pause(collect)
+        living.collect_instead(user, collect)
 
 
 def _parts_of_look(core: "ModuleType", look: "HolderSearch") -> "Iterator[None]":

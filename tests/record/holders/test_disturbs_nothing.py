@@ -174,6 +174,28 @@ PROGRAMS = {
             gc.enable()
         assert gc.isenabled()
     """,
+    "a collection in place of none, with another search inside and one beside": """
+        import gc
+        from cuptimem.objects import living
+        def collect(enable):
+            assert enable and not gc.isenabled()
+            gc.enable()
+            with living.no_collection():  # of a finalizer
+                assert not gc.isenabled()
+            assert gc.isenabled()
+            return has_run
+        for has_run in (True, False):
+            with living.no_collection() as user:
+                living.collect_instead(user, collect)
+            assert gc.isenabled() and not living._pausing
+        beside = living.no_collection()
+        with living.no_collection() as user:
+            beside.__enter__()
+            living.collect_instead(user, lambda enable: not enable and not gc.isenabled())
+        assert not gc.isenabled()
+        beside.__exit__(None, None, None)
+        assert gc.isenabled()
+    """,
     "a forked child": """
         import gc, os, warnings
         from cuptimem.objects import living
