@@ -75,6 +75,18 @@ static int64_t above_zero(int64_t number)
     return number > 0 ? number : 0;
 }
 
+/* Events that the collector has not seen. Inside a hook: rings go when no thread is in one. */
+static uint64_t unseen(void)
+{
+    cm_producer *t = cm_enter_hook();
+
+    if (t == NULL)
+        return UINT64_MAX;
+    uint64_t pending = cm_ring_consumer_pending();
+    cm_leave_hook(t);
+    return pending;
+}
+
 /* Whether malloc has few free pieces: those it had, for what a step frees the next one takes
  * again; what was freed beyond that; and scraps between those that came. */
 static bool is_quick(void)
@@ -83,7 +95,7 @@ static bool is_quick(void)
     int64_t scraps =
         above_zero(atomic_load_explicit(&in_use, memory_order_relaxed) - used) / SCRAPS;
 
-    return pieces + more + scraps <= PIECES && cm_ring_consumer_pending() <= UNSEEN;
+    return pieces + more + scraps <= PIECES && unseen() <= UNSEEN;
 }
 
 /* What malloc keeps free is address space of the process, but not in use. */
