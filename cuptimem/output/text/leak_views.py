@@ -7,6 +7,7 @@ from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Sty
 from cuptimem.output.text.clock_views import counted_by
 from cuptimem.output.text.words import code, count, first_loops, function, place, plural, share, size, where
 from cuptimem.report import process
+from cuptimem.report.cycles import CYCLE
 from cuptimem.report.leaks import STEPS_NEEDED, Holder, Leak, LeakPart
 from cuptimem.report.line_holders import LineHolders
 from cuptimem.report.model import Report
@@ -255,8 +256,18 @@ def _kept(leak: Leak) -> list[Block]:
 
 
 def _holders(leak: Leak) -> Sequence[Holder]:
-    """What stands under a leak is mostly held by the same names."""
-    return leak.holders or next((one.holders for one in leak.keeps if one.holders), ())
+    """What stands under a leak is mostly held by the same names. What only reference cycles hold at the end had a name
+    for a moment at most."""
+    holders = leak.holders or next((one.holders for one in leak.keeps if one.holders), ())
+    return [one for one in holders if one.path.startswith(CYCLE)] if leak.cause == "cycle" else holders
+
+
+def _holder(leak: Leak) -> str:
+    """Who holds the most of it, where that has a name."""
+    if leak.cause == "cycle":
+        return "held only by reference cycles"
+    most = max(_holders(leak), key=lambda one: one.bytes, default=None)
+    return held_views.said(most) if most is not None and most.is_named else ""
 
 
 def _held(leak: Leak) -> list[Block]:
@@ -472,8 +483,9 @@ def line(report: Report) -> str:
     found = next(iter(report.leaks or report.undecided), None)
     largest = ""
     if found is not None:
-        holder = next((f", {held_views.said(one).split(' → ')[0]}" for one in _holders(found) if one.is_named), "")
-        largest = f": {where(found)} {_total(found)} a step{_beside_tensors(found, report)}{holder}"
+        holder = _holder(found).split(" → ")[0]
+        largest = f": {where(found)} {_total(found)} a step{_beside_tensors(found, report)}"
+        largest += f", {holder}" if holder else ""
     return _lower(_headline(report, _steps_of(judged, len(loops) > 1), largest))
 
 
@@ -489,10 +501,8 @@ def short(report: Report) -> list[Block]:
     if not shown:
         return [Text(title)]
     blocks: list[Block] = [Text(title, "warning"), table(shown[:_IN_SUMMARY])]
-    for leak in shown[:_IN_SUMMARY]:
-        line = next((f"  {where(leak)} is {held_views.said(one)}" for one in _holders(leak) if one.is_named), "")
-        if line:
-            blocks.append(Text(line, "dim", hang=4, prose=True))
+    held = [(leak, holder) for leak in shown[:_IN_SUMMARY] if (holder := _holder(leak))]
+    blocks += [Text(f"  {where(leak)} is {holder}", "dim", hang=4, prose=True) for leak, holder in held]
     if len(shown) > _IN_SUMMARY:
         blocks.append(Text(f"  and {len(shown) - _IN_SUMMARY} more", "dim"))
     return blocks + _nodes_of(shown, report)

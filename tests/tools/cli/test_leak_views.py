@@ -266,6 +266,22 @@ def test_what_else_is_said_of_a_leak(make: Make) -> None:
     assert "replaced by more or larger ones" in prose(report)
 
 
+def test_who_holds_little_of_a_leak_is_not_who_holds_it(make: Make) -> None:
+    """A search in the loop named what held the newest block then; the rest had no name, at the end none has."""
+    momentary = [("root.children in work()", 1, 2_048, 24), ("others", 23, 47_104, 24)]
+    cycle = "only a reference cycle: Node.parent → Node.children"
+    for cause, holders, said in (
+        ("", momentary, ""),
+        ("", [("outputs in train()", 24, 49_152, None), *momentary[:1]], "held by outputs in train()"),
+        ("cycle", momentary, "held only by reference cycles"),
+        ("cycle", [(cycle, 24, 49_152, None)], "held only by reference cycles"),
+    ):
+        report = make(leak_sample.row(cause=cause, holders=holders))
+        assert leak_views.line(report).partition(" a step")[2] == (f", {said}" if said else "")
+        assert ("held by root.children" in prose(report)) == (not cause)
+        assert (cycle in prose(report)) == (holders[0][0] == cycle)
+
+
 REASONS = {
     "few births": "record a longer run",
     "stopped": "a cache that fills up",
