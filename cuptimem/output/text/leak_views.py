@@ -262,6 +262,11 @@ def _holders(leak: Leak) -> Sequence[Holder]:
     return [one for one in holders if one.path.startswith(CYCLE)] if leak.cause == "cycle" else holders
 
 
+def why(leak: Leak) -> str:
+    """Who holds the most of it; of a suspect, why it is no verdict."""
+    return ". ".join(filter(None, (_holder(leak), reason(leak))))
+
+
 def _holder(leak: Leak) -> str:
     """Who holds the most of it, where that has a name."""
     if leak.cause == "cycle":

@@ -278,6 +278,7 @@ def test_who_holds_little_of_a_leak_is_not_who_holds_it(make: Make) -> None:
     ):
         report = make(leak_sample.row(cause=cause, holders=holders))
         assert leak_views.line(report).partition(" a step")[2] == (f", {said}" if said else "")
+        assert leak_views.why(report.leaks[0]) == said
         assert ("held by root.children" in prose(report)) == (not cause)
         assert (cycle in prose(report)) == (holders[0][0] == cycle)
 
