@@ -68,17 +68,20 @@ def test_every_tree_sums(show: Show, tmp_path: Path, kind: str) -> None:
 
 
 def test_a_flame_graph_is_whole_at_once(show: Show, tmp_path: Path) -> None:
-    """Before any timer runs: frames grow where it is zoomed, not when the page opens."""
+    """Before any timer runs: frames grow, and get their names, where it is zoomed, not when the page opens."""
     page = show(flamegraph.html(stack_reports.some(tmp_path)))
-    widths = page.evaluate(
+    frames = page.evaluate(
         """() => {
         const host = document.getElementById("chart"), bar = document.getElementById("bar");
         [...bar.querySelectorAll("button")].find((one) => one.getAttribute("aria-checked") === "false").click();
         return [...host.querySelectorAll("g.frame")].map((g) => [
-            g.getAttribute("width"), g.querySelector("rect").getAttribute("width")]);
+            g.getAttribute("width"), g.querySelector("rect").getAttribute("width"),
+            g.__data__.data.name, g.querySelector(".d3-flame-graph-label").textContent]);
     }"""
     )
-    assert len(widths) > 5 and all(float(wanted) > 0 and wanted == drawn for wanted, drawn in widths)
+    assert len(frames) > 5
+    for wanted, drawn, name, label in frames:
+        assert float(wanted) > 0 and (wanted, name) == (drawn, label) and name
 
 
 def tree_of(page: Any, how: str) -> list[list[Any]]:

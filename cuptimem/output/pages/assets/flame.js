@@ -58,9 +58,11 @@ class Flame {
         none.show = none.hide = none.destroy = () => {};
         this.chart.tooltip(none);
         d3.select(this.host).datum(root).call(this.chart);
-        // It lets new frames grow, whatever its transitionDuration: whole at once, for a picture may be taken of them.
+        // It lets new frames grow, and names them later, whatever its transitionDuration: whole at once, for a picture
+        // may be taken of them.
         for (const g of this.host.querySelectorAll("g.frame")) {
             d3.select(g).select("rect").interrupt().attr("width", g.getAttribute("width"));
+            d3.select(g).select(".d3-flame-graph-label").interrupt().text(g.getAttribute("name"));
         }
         this.zoomed = this.top();
         if (this.term) this.chart.search(this.term);
