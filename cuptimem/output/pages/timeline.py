@@ -396,7 +396,7 @@ def _leak(leak: Leak, verdict: bool, tables: _Tables) -> dict[str, Any]:
         "function": clean(function(leak.frame)),
         "source": clean(leak.frame.source) if leak.frame is not None else "",
         "reason": clean(leak.reason),
-        "why": leak_views.why(leak),
+        "why": clean(leak_views.why(leak)),
         "line": line if line >= 0 else tables.group("line", leak.made_frame),
         "stack": tables.stack(leak.retained_at or leak.stack),
     }
@@ -472,5 +472,5 @@ def _leak_row(leak: Leak) -> dict[str, str]:
         "function": clean(function(leak.frame)),
         "source": clean(leak.frame.source) if leak.frame is not None else "",
         "steps": f"{count(leak.first_step)} to {count(leak.last_step)}",
-        "why": leak_views.why(leak),
+        "why": clean(leak_views.why(leak)),
     }
