@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests import event_kinds
 from tests.record.faults import rings
 from tests.record.faults.traces import FINAL_BEGIN, FINAL_END, WALK, craft, tracelib
 from tests.tools.fuzz.seeds import with_side
@@ -109,7 +110,7 @@ def modules(n: int) -> Raw:
     t.define(tracelib.define_string("M" * 200), tracelib.define_stack(0, 1, 0, 0, 1, 3))
     t.define(*(tracelib.define_stack(parent, 1, 0, 0, parent, 3) for parent in range(2, n + 1)))
     for i in range(n):
-        t.add(craft.OBJECT_NEW, i + 1, 1, t.name("M" * 200))
+        t.add(event_kinds.OBJECT_NEW, i + 1, 1, t.name("M" * 200))
         t.alloc(0x1000 + 64 * i, 64, i + 2)
         t.tick(craft.MODULE, i + 1, i + 2)
     return t
@@ -134,9 +135,9 @@ def long_names(n: int) -> Raw:
     name = t.name(text)
     t.mark(WALK)
     for i in range(n):
-        t.add(tracelib.LABEL, 0x1000 + 64 * i, 7 + i, name, flags=2)
-        t.add(craft.OBJECT_NEW, 7 + i, 1, name)
-        t.add(craft.OPERATOR, stack=name)
+        t.add(event_kinds.LABEL, 0x1000 + 64 * i, 7 + i, name, flags=2)
+        t.add(event_kinds.OBJECT_NEW, 7 + i, 1, name)
+        t.add(event_kinds.OPERATOR, stack=name)
         t.run(i, 1, text)
         t.alloc(0x1000 + 64 * i, 64, i + 2)
         t.done()
@@ -148,7 +149,7 @@ def threads(n: int) -> Raw:
     t = Raw()
     stack = t.line(1)
     for i in range(n):
-        t.add(craft.THREAD, i, i, thread=i * 7919)
+        t.add(event_kinds.THREAD, i, i, thread=i * 7919)
         t.alloc(0x1000 + 64 * i, 64, stack, thread=i * 7919)
         t.tick(craft.BACKWARD, i, stack, thread=i * 7919)
     return t
@@ -161,8 +162,8 @@ def devices(n: int) -> Raw:
     for i in range(n):
         where = {"device": i % 2, "index": i // 2 % 128}
         t.alloc(0x1000 + 64 * i, 64, stack, **where)
-        t.add(craft.RESERVED, 1 << 20, 2 << 20, **where)
-        t.add(craft.OOM, 0, 1 << 40, stack, **where)
+        t.add(event_kinds.RESERVED, 1 << 20, 2 << 20, **where)
+        t.add(event_kinds.OOM, 0, 1 << 40, stack, **where)
         if i % 16 == 0:
             t.tick(craft.OPTIMIZER, 0x88, stack)
     return t
@@ -214,8 +215,8 @@ def leaks(n: int) -> Raw:
     t.mark(FINAL_BEGIN, 1)
     t.mark(FINAL_END)
     for line in lines:
-        t.add(tracelib.HOLDER, 0, 0, line, flags=2)
-        t.add(tracelib.HOLDER_PATH, 20, 1280, t.name("kept[0]"))
+        t.add(event_kinds.HOLDER, 0, 0, line, flags=2)
+        t.add(event_kinds.HOLDER_PATH, 20, 1280, t.name("kept[0]"))
     return t
 
 
@@ -242,8 +243,8 @@ def holders(n: int) -> Raw:
     t.mark(FINAL_BEGIN, 1)
     t.mark(FINAL_END)
     for _ in range(n):
-        t.add(tracelib.HOLDER, 0, 0, line, flags=0)
-        t.add(tracelib.HOLDER_PATH, 20, 1280, text)
+        t.add(event_kinds.HOLDER, 0, 0, line, flags=0)
+        t.add(event_kinds.HOLDER_PATH, 20, 1280, text)
     return t
 
 
@@ -256,9 +257,9 @@ def labels(n: int) -> Raw:
     for _ in range(3):
         t.mark(WALK)
         for i in range(n):
-            t.add(tracelib.LABEL, 0x10 + i, 0x10 + (i + 1) % n, t.name(f"m{i}\t"), flags=1)
+            t.add(event_kinds.LABEL, 0x10 + i, 0x10 + (i + 1) % n, t.name(f"m{i}\t"), flags=1)
             t.add(
-                tracelib.LABEL,
+                event_kinds.LABEL,
                 0x100000 + 64 * i,
                 0x10 + i,
                 t.name("w" * 100 + "\tfloat32 " + "1 " * 50),
@@ -273,11 +274,11 @@ def ooms(n: int) -> Raw:
     t = Raw()
     cuda = {"device": craft.CUDA, "index": 0}
     stacks = [t.line(i + 1) for i in range(n)]
-    t.add(craft.SEGMENT_NEW, 0x7F0000000000, 1 << 30, stacks[0], **cuda)
+    t.add(event_kinds.SEGMENT_NEW, 0x7F0000000000, 1 << 30, stacks[0], **cuda)
     for i in range(n):
         t.alloc(0x7F0000000000 + 1024 * i, 512, stacks[i], **cuda)
     for i in range(n):
-        t.add(craft.OOM, 1, 1 << 40, stacks[i], **cuda)
+        t.add(event_kinds.OOM, 1, 1 << 40, stacks[i], **cuda)
     return t
 
 
@@ -287,13 +288,13 @@ def segments(n: int) -> Raw:
     cuda = {"device": craft.CUDA, "index": 0}
     stack = t.line(1)
     for i in range(n):
-        t.add(craft.SEGMENT_NEW, 0x7F0000000000 + i * 0x200000, 0x200000, stack, **cuda)
+        t.add(event_kinds.SEGMENT_NEW, 0x7F0000000000 + i * 0x200000, 0x200000, stack, **cuda)
         t.alloc(0x7F0000000000 + i * 0x200000 + 0x1000, 512, stack, **cuda)
-        t.add(craft.RESERVED, 512 * i, 0x200000 * i, **cuda)
+        t.add(event_kinds.RESERVED, 512 * i, 0x200000 * i, **cuda)
     for i in range(n):
         t.free(0x7F0000000000 + i * 0x200000 + 0x1000, **cuda)
-        t.add(craft.SEGMENT_FREE, 0x7F0000000000 + i * 0x200000, **cuda)
-        t.add(craft.OOM, 1, 1 << 40, stack, **cuda)
+        t.add(event_kinds.SEGMENT_FREE, 0x7F0000000000 + i * 0x200000, **cuda)
+        t.add(event_kinds.OOM, 1, 1 << 40, stack, **cuda)
     return t
 
 
@@ -303,16 +304,16 @@ def overlapping(n: int) -> Raw:
     cuda = {"device": craft.CUDA, "index": 0}
     stack = t.line(1)
     for i in range(n):
-        t.add(craft.SEGMENT_NEW, 0x1000 + i, 1 << 40, stack, **cuda)
+        t.add(event_kinds.SEGMENT_NEW, 0x1000 + i, 1 << 40, stack, **cuda)
         t.alloc(0x1000 + i, 1 << 40, stack, **cuda)
-        t.add(craft.DRIVER_NEW, 0x1000 + i * 4096, 1 << 40, stack, flags=1 + i % 17, **cuda)
-        t.add(craft.DRIVER_MORE, 7 + i % 3, 4)
-        t.add(craft.DRIVER_NEW, 0x1000 + (n - i) * 4096, 1 << 40, stack, flags=10, **cuda)
-        t.add(craft.DRIVER_MORE, 7 + i % 3, 4)
-        t.add(craft.DEFERRED_FREE, i, **cuda)
+        t.add(event_kinds.DRIVER_NEW, 0x1000 + i * 4096, 1 << 40, stack, flags=1 + i % 17, **cuda)
+        t.add(event_kinds.DRIVER_MORE, 7 + i % 3, 4)
+        t.add(event_kinds.DRIVER_NEW, 0x1000 + (n - i) * 4096, 1 << 40, stack, flags=10, **cuda)
+        t.add(event_kinds.DRIVER_MORE, 7 + i % 3, 4)
+        t.add(event_kinds.DEFERRED_FREE, i, **cuda)
     for i in range(n):
-        t.add(craft.DRIVER_FREE, 0x1000 + i * 4096, 1 << 39, flags=10, **cuda)
-        t.add(craft.DRIVER_FREE, 0x1000 + i * 4096, flags=1 + i % 17, **cuda)
+        t.add(event_kinds.DRIVER_FREE, 0x1000 + i * 4096, 1 << 39, flags=10, **cuda)
+        t.add(event_kinds.DRIVER_FREE, 0x1000 + i * 4096, flags=1 + i % 17, **cuda)
     return t
 
 
@@ -322,11 +323,11 @@ def contexts(n: int) -> Raw:
     cuda = {"device": craft.CUDA, "index": 0}
     stack = t.line(1)
     for i in range(n):
-        t.add(craft.DRIVER_NEW, 0xC0 + i, 0, 0, flags=17, **cuda)
-        t.add(craft.DRIVER_NEW, 0x100000 + i * 4096, 4096, stack, flags=1, **cuda)
+        t.add(event_kinds.DRIVER_NEW, 0xC0 + i, 0, 0, flags=17, **cuda)
+        t.add(event_kinds.DRIVER_NEW, 0x100000 + i * 4096, 4096, stack, flags=1, **cuda)
     for i in range(n):
-        t.add(craft.DRIVER_FREE, 0xC0 + i, flags=17, **cuda)
-        t.add(craft.DRIVER_NEW, 0xC0 + i, 0, 0, flags=17, **cuda)
+        t.add(event_kinds.DRIVER_FREE, 0xC0 + i, flags=17, **cuda)
+        t.add(event_kinds.DRIVER_NEW, 0xC0 + i, 0, 0, flags=17, **cuda)
     return t
 
 
@@ -335,14 +336,14 @@ def handles(n: int) -> Raw:
     t = Raw()
     cuda = {"device": craft.CUDA, "index": 0}
     stack = t.line(1)
-    t.add(craft.DRIVER_NEW, 7, 1 << 21, stack, flags=6, **cuda)
+    t.add(event_kinds.DRIVER_NEW, 7, 1 << 21, stack, flags=6, **cuda)
     for i in range(n):
-        t.add(craft.DRIVER_NEW, 7, 1 << 21, stack, flags=7, **cuda)
-        t.add(craft.DRIVER_NEW, 0x400000 + (i << 21), 1 << 21, stack, flags=10, **cuda)
-        t.add(craft.DRIVER_MORE, 7, 4)
+        t.add(event_kinds.DRIVER_NEW, 7, 1 << 21, stack, flags=7, **cuda)
+        t.add(event_kinds.DRIVER_NEW, 0x400000 + (i << 21), 1 << 21, stack, flags=10, **cuda)
+        t.add(event_kinds.DRIVER_MORE, 7, 4)
     for i in range(n):
-        t.add(craft.DRIVER_FREE, 7, flags=6, **cuda)
-        t.add(craft.DRIVER_FREE, 0x400000 + (i << 21), 1 << 21, flags=10, **cuda)
+        t.add(event_kinds.DRIVER_FREE, 7, flags=6, **cuda)
+        t.add(event_kinds.DRIVER_FREE, 0x400000 + (i << 21), 1 << 21, flags=10, **cuda)
     return t
 
 
@@ -353,12 +354,12 @@ def records(n: int) -> Raw:
     stack = t.line(1)
     name = t.name("/lib/" + "x" * 200)
     for i in range(n):
-        t.add(craft.DRIVER_RECORD, 0x9000000 + i, 1 << 20, name, thread=9, **cuda)
-        t.add(craft.DRIVER_MORE, 5, 2, thread=9)
-        t.add(craft.DRIVER_NEW, 0x9000000 + i + 1, 1 << 20, stack, flags=5, **cuda)
-        t.add(craft.DRIVER_MORE, 6, 2)
-        t.add(craft.DRIVER_FREE, 0x9000000 + i + 1, flags=5, **cuda)
-        t.add(craft.DRIVER_MORE, 5, 2)
+        t.add(event_kinds.DRIVER_RECORD, 0x9000000 + i, 1 << 20, name, thread=9, **cuda)
+        t.add(event_kinds.DRIVER_MORE, 5, 2, thread=9)
+        t.add(event_kinds.DRIVER_NEW, 0x9000000 + i + 1, 1 << 20, stack, flags=5, **cuda)
+        t.add(event_kinds.DRIVER_MORE, 6, 2)
+        t.add(event_kinds.DRIVER_FREE, 0x9000000 + i + 1, flags=5, **cuda)
+        t.add(event_kinds.DRIVER_MORE, 5, 2)
     return t
 
 
@@ -369,8 +370,8 @@ def kernels(n: int) -> Raw:
     stack = t.line(1)
     for i in range(n):
         t.alloc(0x1000 + 64 * i, 64, stack, **cuda)
-        t.add(craft.LAUNCH, i, 1 if i % 2 else i, stack, flags=1, **cuda)
-        t.add(craft.WORK, 1 if i % 3 else n + i, 5000, t.name(f"k{i}"), flags=1, thread=9)
+        t.add(event_kinds.LAUNCH, i, 1 if i % 2 else i, stack, flags=1, **cuda)
+        t.add(event_kinds.WORK, 1 if i % 3 else n + i, 5000, t.name(f"k{i}"), flags=1, thread=9)
         t.free(0x1000 + 64 * i, **cuda)
     return t
 
@@ -379,9 +380,9 @@ def pools(n: int) -> Raw:
     t = Raw()
     cuda = {"device": craft.CUDA, "index": 0}
     for i in range(n):
-        t.add(craft.POOL, i, 1 << 25, flags=1 + i % 4, thread=9, **cuda)
+        t.add(event_kinds.POOL, i, 1 << 25, flags=1 + i % 4, thread=9, **cuda)
         for told in (1, 2, 3, 4, 5, 6):
-            t.add(craft.DEVICE, told, (1 << 34) + i, flags=0x80, thread=9, **cuda)
+            t.add(event_kinds.DEVICE, told, (1 << 34) + i, flags=0x80, thread=9, **cuda)
     return t
 
 
@@ -393,7 +394,7 @@ def never_ends(n: int) -> Raw:
         t.node(i, stack)
         t.run(i, 1)
         t.alloc(0x1000 + 64 * i, 64, stack, flags=craft.IN_NODE | craft.NODE_STACK)
-        t.add(craft.OPERATOR, stack=t.name(f"op{i}"))
+        t.add(event_kinds.OPERATOR, stack=t.name(f"op{i}"))
         t.mark(FILLING, 0)
         t.mark(FILLING, 0x1000 + 64 * i)
         t.mark(5, 2)
@@ -406,13 +407,13 @@ def same_address(n: int) -> Raw:
     stack = t.line(1)
     for i in range(n):
         t.alloc(0x1000, 64 + i, stack)
-        t.add(craft.REQUESTED, 0x1000, 1)
+        t.add(event_kinds.REQUESTED, 0x1000, 1)
         t.free(0x1000)
         t.free(0x1000)
-        t.add(craft.SEED, 0x2000, 64)
+        t.add(event_kinds.SEED, 0x2000, 64)
         t.node(1, stack)
-        t.add(craft.NODE_FREE, 1, 1)
-        t.add(craft.NODE_FREE, 1, 1)
+        t.add(event_kinds.NODE_FREE, 1, 1)
+        t.add(event_kinds.NODE_FREE, 1, 1)
     return t
 
 
@@ -434,7 +435,7 @@ def collisions(n: int) -> Raw:
     for i in range(n):
         t.alloc(i << 32, 64, stack)
         t.node(i << 32, stack)
-        t.add(tracelib.LABEL, i << 48, i << 32, t.name("m\t"), flags=2)
+        t.add(event_kinds.LABEL, i << 48, i << 32, t.name("m\t"), flags=2)
         t.tick(craft.MODULE, i << 32, stack)
     return t
 
@@ -459,7 +460,7 @@ def one_slot(n: int) -> Raw:
     for address in addresses:
         t.alloc(address, 64, stack)
         t.node(address, stack)
-        t.add(tracelib.LABEL, address, address, t.name("m\t"), flags=2)
+        t.add(event_kinds.LABEL, address, address, t.name("m\t"), flags=2)
         t.tick(craft.MODULE, address, stack)
     for _ in range(20 * n):
         t.free(missing)
@@ -504,7 +505,7 @@ def shapes(n: int) -> Raw:
     t.mark(WALK)
     for i in range(n):
         t.alloc(0x1000 + 64 * i, 64, stack)
-        t.add(tracelib.LABEL, 0x1000 + 64 * i, 7, text, flags=2)
+        t.add(event_kinds.LABEL, 0x1000 + 64 * i, 7, text, flags=2)
     return t
 
 
@@ -520,7 +521,7 @@ def host_reads(n: int) -> Raw:
     t = Raw()
     cuda = {"device": craft.CUDA, "index": 0}
     for i in range(n):
-        t.add(craft.HOST_READ, 0x1000 + i, 8, t.line(i + 1), **cuda)
+        t.add(event_kinds.HOST_READ, 0x1000 + i, 8, t.line(i + 1), **cuda)
     return t
 
 
@@ -529,11 +530,11 @@ def compacted(n: int) -> Raw:
     t = Raw()
     stack = t.line(1)
     for i in range(n):
-        t.add(craft.COMPACTED_BLOCKS, 1 << 30, 1 << 40, flags=i % 4)
-        t.add(craft.COMPACTED, 1 << 40, 1 << 40, 2**32 - 1)
-        t.add(craft.COMPACTED_DRIVER, 1 + i % 5, 1 << 40)
+        t.add(event_kinds.COMPACTED_BLOCKS, 1 << 30, 1 << 40, flags=i % 4)
+        t.add(event_kinds.COMPACTED, 1 << 40, 1 << 40, 2**32 - 1)
+        t.add(event_kinds.COMPACTED_DRIVER, 1 + i % 5, 1 << 40)
         t.tick(craft.OPTIMIZER, 0x88, stack)
-        t.add(craft.LOST, 0, 1 << 40)
+        t.add(event_kinds.LOST, 0, 1 << 40)
     return t
 
 
@@ -550,12 +551,12 @@ def compacted_deep(n: int) -> Raw:
         t.alloc(0x7F0000000000 + 1024 * i, 512, i + 2, **cuda)
         t.node(i, i + 2)
         for flags in range(4):
-            t.add(craft.COMPACTED_BLOCKS, most, most, flags=flags, thread=i * 7919)
-        t.add(craft.COMPACTED, 2**64 - 1, 2**63 - 1, 2**32 - 1)
-        t.add(craft.COMPACTED_DRIVER, 2**64 - 1, 2**63 - 1, i + 2, flags=i % 256, **cuda)
-        t.add(craft.LAUNCH, i, 2**63 - 1, i + 2, flags=0x80, **cuda)
-        t.add(craft.WORK, 2**64 - 1, 2**63 - 1, t.name(f"k{i}"), flags=0x80, thread=9)
-        t.add(craft.DEVICE, 1 + i % 8, 2**63 - 1 - i, flags=0x80, thread=9, **cuda)
+            t.add(event_kinds.COMPACTED_BLOCKS, most, most, flags=flags, thread=i * 7919)
+        t.add(event_kinds.COMPACTED, 2**64 - 1, 2**63 - 1, 2**32 - 1)
+        t.add(event_kinds.COMPACTED_DRIVER, 2**64 - 1, 2**63 - 1, i + 2, flags=i % 256, **cuda)
+        t.add(event_kinds.LAUNCH, i, 2**63 - 1, i + 2, flags=0x80, **cuda)
+        t.add(event_kinds.WORK, 2**64 - 1, 2**63 - 1, t.name(f"k{i}"), flags=0x80, thread=9)
+        t.add(event_kinds.DEVICE, 1 + i % 8, 2**63 - 1 - i, flags=0x80, thread=9, **cuda)
         t.tick(craft.OPTIMIZER, 0x88, i + 2)
     return t
 

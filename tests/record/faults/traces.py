@@ -12,7 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "unit" / "trace"))
 
 import craft
 import tracelib
-from tracelib import HOLDER, HOLDER_PATH, LABEL
+
+from tests import event_kinds
+from tests.event_kinds import HOLDER, HOLDER_PATH, LABEL
 
 ROOT = Path(__file__).resolve().parents[3]
 FINAL_BEGIN, FINAL_END, WALK = 7, 8, 10  # cm_mark_kind
@@ -90,13 +92,13 @@ def loop(names: Names) -> craft.Trace:
 
     forward = t.stack((names.file, "forward", 12, 0xABC0, names.module), (names.file, names.function, 7))
     kept = line(STACK_OF_LEAK)
-    t.add(craft.THREAD, 4711, 1)
-    t.add(craft.OBJECT_NEW, 0xABC0, 1, t.name(names.module))
-    t.add(craft.DRIVER_NEW, 0xC0, 0, 0, flags=17, **cuda)
-    t.add(craft.DRIVER_NEW, 0x7F0000000000, 1 << 24, line(3), flags=1, **cuda)
-    t.add(craft.SEGMENT_NEW, 0x7F0000000000, 1 << 24, line(3), **cuda)
-    t.add(craft.DRIVER_NEW, 0x7E0000000000, 1 << 22, line(4), flags=1, **cuda)
-    t.add(craft.DRIVER_MORE, 0, 1, t.name(names.library))
+    t.add(event_kinds.THREAD, 4711, 1)
+    t.add(event_kinds.OBJECT_NEW, 0xABC0, 1, t.name(names.module))
+    t.add(event_kinds.DRIVER_NEW, 0xC0, 0, 0, flags=17, **cuda)
+    t.add(event_kinds.DRIVER_NEW, 0x7F0000000000, 1 << 24, line(3), flags=1, **cuda)
+    t.add(event_kinds.SEGMENT_NEW, 0x7F0000000000, 1 << 24, line(3), **cuda)
+    t.add(event_kinds.DRIVER_NEW, 0x7E0000000000, 1 << 22, line(4), flags=1, **cuda)
+    t.add(event_kinds.DRIVER_MORE, 0, 1, t.name(names.library))
     t.alloc(0x500000, 4096, line(5))
     t.alloc(0x7F0000000000, 1 << 20, line(5), **cuda)
     t.mark(WALK)
@@ -105,7 +107,7 @@ def loop(names: Names) -> craft.Trace:
         block = 0x7F0000000000 if device else 0x500000
         t.add(LABEL, block, 0xABC0, t.name(f"{names.label}\t{names.dtype}"), flags=2, **device)
     for told, size in ((1, 1 << 34), (2, 1 << 26), (3, 1 << 25), (6, 1 << 28)):  # cm_device_bytes; 6 is the last
-        t.add(craft.DEVICE, told, size, flags=0x80, thread=9, **cuda)
+        t.add(event_kinds.DEVICE, told, size, flags=0x80, thread=9, **cuda)
     for step in range(STEPS):
         for device, base in (({}, 0x100000), (cuda, 0x7F0000100000)):
             t.operator(names.operator)
@@ -118,11 +120,11 @@ def loop(names: Names) -> craft.Trace:
             t.done()
             t.free(base + 0x80000, 512, **device)
             t.free(base, 256, **device)
-        t.add(craft.LAUNCH, 5, step + 1, line(14), flags=1, **cuda)
-        t.add(craft.WORK, step + 1, 5000, t.name(names.kernel), flags=1, thread=9)
+        t.add(event_kinds.LAUNCH, 5, step + 1, line(14), flags=1, **cuda)
+        t.add(event_kinds.WORK, step + 1, 5000, t.name(names.kernel), flags=1, thread=9)
         t.tick(craft.OPTIMIZER, 0x88, line(15))
-    t.add(craft.OOM, 0, 1 << 40, line(16), **cuda)
-    t.add(craft.OOM, 0, 1 << 40, line(16))
+    t.add(event_kinds.OOM, 0, 1 << 40, line(16), **cuda)
+    t.add(event_kinds.OOM, 0, 1 << 40, line(16))
     t.mark(FINAL_BEGIN, 1)
     t.mark(FINAL_END)
     for device in ({}, cuda):

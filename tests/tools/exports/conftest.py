@@ -9,8 +9,10 @@ import pytest
 import cuptimem
 from benchmarks.synthetic import write_synthetic
 from cuptimem.report.model import Report
+from tests import event_kinds
+from tests.event_kinds import COMPACTED, COMPACTED_BLOCKS, LABEL
 from tests.unit.analysis import craft
-from tests.unit.analysis.craft import COMPACTED, COMPACTED_BLOCKS, CPU, CUDA, LABEL, Trace
+from tests.unit.analysis.craft import CPU, CUDA, Trace
 
 HOSTILE = '</script><img src=x onerror=alert(1)>";\n\x1b[31m\u202eevil,=1+1\\'
 WALK = 10  # cm_mark_kind
@@ -52,14 +54,14 @@ def hostile(trace: Trace) -> None:
 def lost(trace: Trace) -> None:
     """Events are missing: an address that is given out twice, frees of nothing, a segment freed under its block."""
     line = trace.line(5)
-    trace.add(craft.SEGMENT_NEW, 0x100000, 4096, line, device=CUDA, index=0)
+    trace.add(event_kinds.SEGMENT_NEW, 0x100000, 4096, line, device=CUDA, index=0)
     trace.alloc(0x100000, 1024, line, device=CUDA, index=0)
     trace.alloc(0x100000, 2048, line, device=CUDA, index=0)
-    trace.add(craft.LOST, 0, 17)
+    trace.add(event_kinds.LOST, 0, 17)
     trace.free(0x555000, 0)
-    trace.add(craft.SEGMENT_FREE, 0x100000, 0, device=CUDA, index=0)
+    trace.add(event_kinds.SEGMENT_FREE, 0x100000, 0, device=CUDA, index=0)
     trace.alloc(0x100800, 512, line, device=CUDA, index=0)
-    trace.add(craft.SEGMENT_NEW, 0x100000, 8192, line, device=CUDA, index=0)
+    trace.add(event_kinds.SEGMENT_NEW, 0x100000, 8192, line, device=CUDA, index=0)
     trace.alloc(0x1007F0, 64, line, device=CUDA, index=0)
     trace.free(0x100000, 2048, device=CUDA, index=0)
     trace.alloc(0x1000, 700, line)
@@ -76,26 +78,26 @@ def compacted(trace: Trace) -> None:
 def two_devices(trace: Trace) -> None:
     """A CUDA device with a segment and rounded blocks, one whose number is not 0, and the CPU."""
     line = trace.line(5)
-    trace.add(craft.SEGMENT_NEW, 0x700000, 2 << 20, line, device=CUDA, index=1)
-    trace.add(craft.RESERVED, 512, 2 << 20, device=CUDA, index=1)
+    trace.add(event_kinds.SEGMENT_NEW, 0x700000, 2 << 20, line, device=CUDA, index=1)
+    trace.add(event_kinds.RESERVED, 512, 2 << 20, device=CUDA, index=1)
     trace.alloc(0x700000, 512, line, device=CUDA, index=1)
-    trace.add(craft.REQUESTED, 0x700000, 500, device=CUDA, index=1)
+    trace.add(event_kinds.REQUESTED, 0x700000, 500, device=CUDA, index=1)
     trace.alloc(0x700400, 1024, line, device=CUDA, index=1)
     trace.free(0x700000, 512, device=CUDA, index=1)
-    trace.add(craft.OOM, 1024, 1 << 40, line, device=CUDA, index=1)
+    trace.add(event_kinds.OOM, 1024, 1 << 40, line, device=CUDA, index=1)
     trace.alloc(0x1000, 300, trace.line(6), device=CPU)
 
 
 def before_start(trace: Trace) -> None:
-    trace.add(craft.SEED, 0x5000, 4000)
-    trace.add(craft.SEED, 0x9000, 100)
+    trace.add(event_kinds.SEED, 0x5000, 4000)
+    trace.add(event_kinds.SEED, 0x9000, 100)
     trace.mark(craft.SEEDED)
     trace.free(0x5000)
     trace.alloc(0x1000, 300, trace.line(6))
 
 
 def backward(trace: Trace) -> None:
-    trace.add(craft.THREAD, 1234, 1)
+    trace.add(event_kinds.THREAD, 1234, 1)
     trace.node(7, trace.line(40))
     trace.run(7, 1)
     trace.alloc(0x1000, 900, trace.line(41), flags=craft.IN_NODE | craft.NODE_STACK)

@@ -7,7 +7,7 @@ import pytest
 
 from cuptimem.output import exports
 from cuptimem.output.exports import Options
-from tests import browser
+from tests import browser, event_kinds
 from tests.tools.exports import perfetto, perfetto_ui
 from tests.unit.analysis import craft
 from tests.unit.analysis.craft import CUDA, Trace
@@ -38,14 +38,14 @@ def training(folder: Path) -> str:
     Trace.library = craft.encoder()
     trace = Trace()
     where: dict[str, Any] = {"device": CUDA, "index": 0}
-    trace.add(craft.RESERVED, 4096, 2 << 20, **where)
+    trace.add(event_kinds.RESERVED, 4096, 2 << 20, **where)
     for step in range(6):
         trace.alloc(0x700000, 4096, trace.line(3), **where)
         trace.alloc(0x800000 + step * 512, 512, trace.line(4), **where)
         trace.free(0x700000, 4096, **where)
         trace.tick(craft.OPTIMIZER, 0x77, trace.line(30))
-    trace.add(craft.LAUNCH, 0x9000, 1, trace.line(4), flags=1, **where)
-    trace.add(craft.WORK, 1, 5000, trace.name("gemm"), flags=1, **where)
-    trace.add(craft.LAUNCH, 0, 2, trace.line(5), flags=2, **where)
-    trace.add(craft.WORK, 2, 7000, 0, flags=2, **where)
+    trace.add(event_kinds.LAUNCH, 0x9000, 1, trace.line(4), flags=1, **where)
+    trace.add(event_kinds.WORK, 1, 5000, trace.name("gemm"), flags=1, **where)
+    trace.add(event_kinds.LAUNCH, 0, 2, trace.line(5), flags=2, **where)
+    trace.add(event_kinds.WORK, 2, 7000, 0, flags=2, **where)
     return trace.write(folder / "run.cmem")

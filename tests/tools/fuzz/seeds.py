@@ -24,6 +24,8 @@ import craft
 import tracelib
 from capture_support import compile_stress
 
+from tests import event_kinds
+
 ROOT = Path(__file__).resolve().parents[3]
 RING, TRACE = b"./.cuptimem-ring-fuzz", b"trace.cmem"  # input.h
 COLLECT_BEGIN, COLLECT_END, FINAL_BEGIN, FINAL_END = 5, 6, 7, 8
@@ -108,9 +110,9 @@ def steps(count: int, *, leak: bool, nodes: bool, clock: int = craft.OPTIMIZER) 
     t = craft.Trace()
     forward = t.stack(("layer.py", "forward", 12, 0xABC0, "Linear"), ("train.py", "main", 7))
     kept, tick = t.line(9), t.line(11)
-    t.add(craft.THREAD, 4711, 1)
+    t.add(event_kinds.THREAD, 4711, 1)
     for block in range(3):
-        t.add(craft.SEED, 0x9000 + block * 64, 64)
+        t.add(event_kinds.SEED, 0x9000 + block * 64, 64)
     t.mark(craft.SEEDED, 1)
     for step in range(count):
         t.tick(craft.DATA, 0x77, t.line(6))
@@ -130,7 +132,7 @@ def steps(count: int, *, leak: bool, nodes: bool, clock: int = craft.OPTIMIZER) 
             t.free(0x2000, 512)
             t.free(0x3000, 128)
             if not leak or step % 2:
-                t.add(craft.NODE_FREE, step * 2, 1)
+                t.add(event_kinds.NODE_FREE, step * 2, 1)
         t.free(0x1000, 256)
         t.tick(clock, 0x88, tick)
         if step % 4 == 3:
@@ -164,11 +166,11 @@ def devices() -> craft.Trace:
     for index in range(3):
         where = {"device": craft.CUDA, "index": index}
         t.alloc(0x7000, 1 << 20, t.line(index + 1), **where)
-        t.add(craft.RESERVED, 1 << 20, 2 << 20, **where)
-        t.add(craft.OOM, 1 << 20, 1 << 40, t.line(20), **where)
-        t.add(craft.OBJECT_NEW, 0x50 + index, 1 + index, t.name("Linear"), flags=craft.BEFORE_START)
-        t.add(craft.SAMPLE, 1, 1 << 30)
-        t.add(craft.LOST, 0, 3)
+        t.add(event_kinds.RESERVED, 1 << 20, 2 << 20, **where)
+        t.add(event_kinds.OOM, 1 << 20, 1 << 40, t.line(20), **where)
+        t.add(event_kinds.OBJECT_NEW, 0x50 + index, 1 + index, t.name("Linear"), flags=craft.BEFORE_START)
+        t.add(event_kinds.SAMPLE, 1, 1 << 30)
+        t.add(event_kinds.LOST, 0, 3)
         t.free(0x7000, **where)
     return t
 
@@ -188,32 +190,32 @@ def driver() -> craft.Trace:
     """The driver level: an expandable segment, a pool, records late, a free that failed, totals, work, a window."""
     t = craft.Trace()
     cuda = {"device": craft.CUDA, "index": 0}
-    t.add(craft.DRIVER_NEW, 0xC0, 0, 0, flags=17, **cuda)
-    t.add(craft.DRIVER_NEW, 0x400000, 1 << 26, t.line(1), flags=9, **cuda)
+    t.add(event_kinds.DRIVER_NEW, 0xC0, 0, 0, flags=17, **cuda)
+    t.add(event_kinds.DRIVER_NEW, 0x400000, 1 << 26, t.line(1), flags=9, **cuda)
     for i in range(3):
-        t.add(craft.DRIVER_NEW, 7 + i, 1 << 21, t.line(1), flags=6, **cuda)
-        t.add(craft.DRIVER_NEW, 0x400000 + (i << 21), 1 << 21, t.line(1), flags=10, **cuda)
-        t.add(craft.DRIVER_MORE, 7 + i, 4)
+        t.add(event_kinds.DRIVER_NEW, 7 + i, 1 << 21, t.line(1), flags=6, **cuda)
+        t.add(event_kinds.DRIVER_NEW, 0x400000 + (i << 21), 1 << 21, t.line(1), flags=10, **cuda)
+        t.add(event_kinds.DRIVER_MORE, 7 + i, 4)
     t.alloc(0x400000, 3 << 20, t.line(2), **cuda)
-    t.add(craft.DRIVER_NEW, 0x9000000, 1 << 20, t.line(3), flags=5, **cuda)
-    t.add(craft.DRIVER_MORE, 2**32 - 1, 2)
-    t.add(craft.LAUNCH, 5, 1, t.line(4), flags=1, **cuda)
-    t.add(craft.DRIVER_RECORD, 0x9000000, 1 << 20, t.name("/lib/libtorch_cuda.so"), thread=9, **cuda)
-    t.add(craft.DRIVER_MORE, 2**32 - 1, 2, thread=9)
-    t.add(craft.POOL, 0xF0, 1 << 25, flags=4, thread=9, **cuda)
-    t.add(craft.WORK, 1, 5000, t.name("kernel"), flags=1, thread=9)
+    t.add(event_kinds.DRIVER_NEW, 0x9000000, 1 << 20, t.line(3), flags=5, **cuda)
+    t.add(event_kinds.DRIVER_MORE, 2**32 - 1, 2)
+    t.add(event_kinds.LAUNCH, 5, 1, t.line(4), flags=1, **cuda)
+    t.add(event_kinds.DRIVER_RECORD, 0x9000000, 1 << 20, t.name("/lib/libtorch_cuda.so"), thread=9, **cuda)
+    t.add(event_kinds.DRIVER_MORE, 2**32 - 1, 2, thread=9)
+    t.add(event_kinds.POOL, 0xF0, 1 << 25, flags=4, thread=9, **cuda)
+    t.add(event_kinds.WORK, 1, 5000, t.name("kernel"), flags=1, thread=9)
     for what in (1, 2, 3, 4, 6):
-        t.add(craft.DEVICE, what, 1 << 30, flags=0x80, thread=9, **cuda)
+        t.add(event_kinds.DEVICE, what, 1 << 30, flags=0x80, thread=9, **cuda)
     t.mark(craft.WINDOW_OPEN, 1)
-    t.add(craft.DRIVER_FREE, 0x500000, 1 << 21, flags=10, **cuda)  # a part of two
-    t.add(craft.DRIVER_MORE, 1, 5)
-    t.add(craft.OOM, 0, 1 << 40, t.line(20), **cuda)
-    t.add(craft.DEFERRED_FREE, 0x77, **cuda)
+    t.add(event_kinds.DRIVER_FREE, 0x500000, 1 << 21, flags=10, **cuda)  # a part of two
+    t.add(event_kinds.DRIVER_MORE, 1, 5)
+    t.add(event_kinds.OOM, 0, 1 << 40, t.line(20), **cuda)
+    t.add(event_kinds.DEFERRED_FREE, 0x77, **cuda)
     t.free(0x400000, **cuda)
-    t.add(craft.DRIVER_FREE, 8, flags=6, **cuda)
-    t.add(craft.DRIVER_FREE, 0x9000000, **cuda)
-    t.add(craft.DEVICE, 6, 1 << 29, thread=9, **cuda)
-    t.add(craft.DRIVER_FREE, 0xC0, flags=17, **cuda)
+    t.add(event_kinds.DRIVER_FREE, 8, flags=6, **cuda)
+    t.add(event_kinds.DRIVER_FREE, 0x9000000, **cuda)
+    t.add(event_kinds.DEVICE, 6, 1 << 29, thread=9, **cuda)
+    t.add(event_kinds.DRIVER_FREE, 0xC0, flags=17, **cuda)
     t.mark(craft.WINDOW_CLOSE, 1)
     return t
 

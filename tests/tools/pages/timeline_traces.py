@@ -6,8 +6,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "analysis"))
 
 import craft
-from craft import CUDA, GRAIN, OOM, RESERVED, SEED, SEEDED, STEP, Trace
+from craft import CUDA, GRAIN, SEEDED, STEP, Trace
 from leak_program import COLLECT_BEGIN, COLLECT_END, FINAL_BEGIN, FINAL_END
+
+from tests.event_kinds import OOM, RESERVED, SEED
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\u0000\n<!--{{7*7}}"
 

@@ -5,42 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.build import build
-from tests.event_kinds import (  # noqa: F401
+from tests.event_kinds import (
     ALLOC,
-    COMPACTED,
-    COMPACTED_BLOCKS,
-    COMPACTED_DRIVER,
-    DEFERRED_FREE,
-    DEVICE,
-    DRIVER_FREE,
-    DRIVER_MORE,
-    DRIVER_NEW,
-    DRIVER_RECORD,
     FREE,
-    HOLDER,
-    HOLDER_PATH,
-    HOST_READ,
-    LABEL,
-    LAUNCH,
-    LOST,
     MARK,
     NODE_DONE,
-    NODE_FREE,
     NODE_NEW,
     NODE_RUN,
-    OBJECT_NEW,
-    OOM,
     OPERATOR,
-    POOL,
-    REQUESTED,
-    RESERVED,
-    SAMPLE,
-    SEED,
-    SEGMENT_FREE,
-    SEGMENT_NEW,
-    THREAD,
     TICK,
-    WORK,
 )
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -11,6 +11,8 @@ from typing import Any
 import craft
 from craft import Trace
 
+from tests import event_kinds
+
 (DEV, MANAGED, HOST, REGISTERED, ASYNC, PHYSICAL, REFERENCE, IMPORTED, RESERVED, MAPPED, ARRAY, IPC, EXTERNAL, POOL) = (
     range(1, 15)
 )
@@ -93,7 +95,7 @@ class Driver:
         self.lines = [self.trace.line(n) for n in range(1, 6)]
         self.contexts = [0xC0]
         if self.random.random() < 0.7:
-            self.add(craft.DRIVER_NEW, 0xC0, 0, 0, flags=CONTEXT, **CUDA)
+            self.add(event_kinds.DRIVER_NEW, 0xC0, 0, 0, flags=CONTEXT, **CUDA)
             self.made = True
         else:
             self.made = False
@@ -108,7 +110,7 @@ class Driver:
         self.trace.add(*event, **{"thread": self.on, **more})
 
     def more(self, what: int, value: int, name: int = 0) -> None:
-        self.add(craft.DRIVER_MORE, value, what, name)
+        self.add(event_kinds.DRIVER_MORE, value, what, name)
 
     def told(self, kind: int, memory: Memory | None, address: int, release: bool) -> None:
         """The correlation id, and the record that comes later, if at all."""
@@ -131,8 +133,8 @@ class Driver:
             name = self.trace.name(library) if library else 0
             size = memory.size if memory else 0
             flags = RELEASE if release else 0
-            self.add(craft.DRIVER_RECORD, address, size, name, flags=flags, thread=9, **CUDA)
-            self.add(craft.DRIVER_MORE, correlation, CORRELATION, thread=9)
+            self.add(event_kinds.DRIVER_RECORD, address, size, name, flags=flags, thread=9, **CUDA)
+            self.add(event_kinds.DRIVER_MORE, correlation, CORRELATION, thread=9)
             self.matched += 1
             if library:
                 self.set_library(memory, library)
@@ -146,7 +148,7 @@ class Driver:
         if not address:
             address, size = self.place(kind, size)
         memory = Memory(kind, address, size, self.random.choice(self.lines))
-        self.add(craft.DRIVER_NEW, address, size, memory.stack, flags=kind, **CUDA)
+        self.add(event_kinds.DRIVER_NEW, address, size, memory.stack, flags=kind, **CUDA)
         self.allocations += 1
         self.memory.append(memory)
         if self.random.random() < 0.3 and kind not in (MAPPED, RESERVED):
@@ -185,7 +187,7 @@ class Driver:
                 m.alive = False
 
     def free(self, memory: Memory, *, kind: int) -> None:
-        self.add(craft.DRIVER_FREE, memory.address, 0, flags=kind, **CUDA)
+        self.add(event_kinds.DRIVER_FREE, memory.address, 0, flags=kind, **CUDA)
         if self.random.random() < 0.1:
             self.more(FAILED, 1)
             self.failed += 1
@@ -196,7 +198,7 @@ class Driver:
             self.vacant.append((memory.address, memory.size))
         self.told(kind, memory, memory.address, True)
         if memory.segment:
-            self.add(craft.SEGMENT_FREE, memory.address, device=craft.CUDA, index=-1)
+            self.add(event_kinds.SEGMENT_FREE, memory.address, device=craft.CUDA, index=-1)
 
     # --- what a program does ---
 
@@ -224,16 +226,16 @@ class Driver:
 
     def do_segment(self) -> None:
         memory = self.new(DEV, self.random.choice([2 << 20, 20 << 20]))
-        self.add(craft.SEGMENT_NEW, memory.address, memory.size, memory.stack, **CUDA)
+        self.add(event_kinds.SEGMENT_NEW, memory.address, memory.size, memory.stack, **CUDA)
         memory.make_torch()
         memory.segment = True
 
     def put_block(self, home: Memory, address: int, size: int, direct: bool = False) -> None:
         asked = size - self.random.choice([0, 0, self.random.randrange(size)])
         flags = craft.DIRECT if direct else 0
-        self.add(craft.ALLOC, address, size, self.random.choice(self.lines), flags=flags, **CUDA)
+        self.add(event_kinds.ALLOC, address, size, self.random.choice(self.lines), flags=flags, **CUDA)
         if asked < size:
-            self.add(craft.REQUESTED, address, asked, **CUDA)
+            self.add(event_kinds.REQUESTED, address, asked, **CUDA)
         self.blocks[address] = Block(address, size, asked, home)
         home.make_torch()
         for piece in self.of(MAPPED):
@@ -260,7 +262,7 @@ class Driver:
     def do_drop(self) -> None:
         if self.blocks:
             address = self.random.choice(list(self.blocks))
-            self.add(craft.FREE, address, **CUDA)
+            self.add(event_kinds.FREE, address, **CUDA)
             del self.blocks[address]
 
     def do_async(self) -> None:
@@ -305,7 +307,7 @@ class Driver:
             first, last = self.random.choice([(first, middle), (middle, last), (middle - 4096, middle)])
         if first >= last or first < piece.address:
             return
-        self.add(craft.DRIVER_FREE, first, last - first, flags=MAPPED, **CUDA)
+        self.add(event_kinds.DRIVER_FREE, first, last - first, flags=MAPPED, **CUDA)
         if self.random.random() < 0.2:
             self.more(FAILED, 1)
             self.failed += 1
@@ -326,7 +328,7 @@ class Driver:
             return
         handle = self.random.choice(handles)
         kind = self.random.choice([handle.kind, REFERENCE, PHYSICAL])
-        self.add(craft.DRIVER_FREE, handle.address, 0, flags=kind, **CUDA)
+        self.add(event_kinds.DRIVER_FREE, handle.address, 0, flags=kind, **CUDA)
         if self.random.random() < 0.2:
             self.more(FAILED, 1)
             self.failed += 1
@@ -340,12 +342,12 @@ class Driver:
         handles = [m for m in self.of(PHYSICAL) if m.references > 0]
         if handles:
             handle = self.random.choice(handles)
-            self.add(craft.DRIVER_NEW, handle.address, 0, 0, flags=REFERENCE, **CUDA)
+            self.add(event_kinds.DRIVER_NEW, handle.address, 0, 0, flags=REFERENCE, **CUDA)
             self.allocations += 1
             handle.references += 1
 
     def do_unknown(self) -> None:
-        self.add(craft.DRIVER_FREE, 0x1234000, 0, flags=self.random.choice([0, ASYNC, HOST]), **CUDA)
+        self.add(event_kinds.DRIVER_FREE, 0x1234000, 0, flags=self.random.choice([0, ASYNC, HOST]), **CUDA)
         self.frees += 1
         self.unknown += 1
         self.told(0, None, 0x1234000, True)
@@ -357,7 +359,7 @@ class Driver:
         """The device's only context ends."""
         if not self.contexts or self.blocks:
             return
-        self.add(craft.DRIVER_FREE, 0xC0, 0, flags=CONTEXT, **CUDA)
+        self.add(event_kinds.DRIVER_FREE, 0xC0, 0, flags=CONTEXT, **CUDA)
         if self.random.random() < 0.5:
             self.more(FAILED, 1)
             self.failed += 1
@@ -366,7 +368,7 @@ class Driver:
         for m in self.of(*IN_CONTEXT):
             m.alive = False
             if m.segment:
-                self.add(craft.SEGMENT_FREE, m.address, device=craft.CUDA, index=-1)
+                self.add(event_kinds.SEGMENT_FREE, m.address, device=craft.CUDA, index=-1)
 
     # --- moments ---
 
@@ -380,8 +382,8 @@ class Driver:
         used = taken + r.randrange(1 << 24)
         for what, value in [(TOTAL, 1 << 36), (OTHERS, others), (POOLED, pooled)]:
             if value >= 0:
-                self.add(craft.DEVICE, what, value, thread=9, **CUDA)
-        self.add(craft.DEVICE, USED, used, flags=QUIET if quiet else 0, thread=9, **CUDA)
+                self.add(event_kinds.DEVICE, what, value, thread=9, **CUDA)
+        self.add(event_kinds.DEVICE, USED, used, flags=QUIET if quiet else 0, thread=9, **CUDA)
         moment = Moment(used, quiet, others, pooled, 0, 0, 0, live=live)
         counted = [b for b in self.blocks.values() if b.home is not None and b.home.alive]
         moment.tensors = sum(b.asked for b in counted)

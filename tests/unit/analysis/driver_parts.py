@@ -4,12 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import craft
-from craft import COMPACTED_DRIVER, DEFERRED_FREE, DEVICE, DRIVER_RECORD, LAUNCH, POOL, WORK, Trace  # noqa: F401
+from craft import Trace
 from driver_model import CUDA, QUIET, USED
+
+from tests import event_kinds
+from tests.event_kinds import DEVICE, WORK
 
 Analyze = Callable[..., dict[str, Any]]
 OF_NODE = 0x80
-NEW, FREE, MORE = craft.DRIVER_NEW, craft.DRIVER_FREE, craft.DRIVER_MORE
+NEW, FREE, MORE = event_kinds.DRIVER_NEW, event_kinds.DRIVER_FREE, event_kinds.DRIVER_MORE
 MIB = 1 << 20
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from craft import DATA, OBJECT_NEW, OPTIMIZER, TORCH, Trace
+from craft import DATA, OPTIMIZER, TORCH, Trace
+
+from tests.event_kinds import OBJECT_NEW
 
 Analyze = Callable[..., dict[str, Any]]
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from craft import DATA, NODE_FREE, OBJECT_NEW, OPTIMIZER, THREAD, TORCH, Trace
+from craft import DATA, OPTIMIZER, TORCH, Trace
+
+from tests.event_kinds import NODE_FREE, OBJECT_NEW, THREAD
 
 ITERATOR = 3  # cm_object_kind
 COLLECT_BEGIN, COLLECT_END, FINAL_BEGIN, FINAL_END = 5, 6, 7, 8  # cm_mark_kind

@@ -1,10 +1,11 @@
 """Hand-made traces with known answers: what backward allocates is charged to the forward line."""
 
 import pytest
-from craft import IN_NODE, LOST, NO_SEQUENCE, NODE_FREE, NODE_STACK, THREAD, TORCH, Frame, Trace
+from craft import IN_NODE, NO_SEQUENCE, NODE_STACK, TORCH, Frame, Trace
 from hand_made import Analyze, only_device, origins, shares
 
 from cuptimem.report.load import from_dict
+from tests.event_kinds import LOST, NODE_FREE, THREAD
 
 ACCUMULATE = "N5torch8autograd14AccumulateGradE"
 

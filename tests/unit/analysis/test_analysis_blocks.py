@@ -1,7 +1,9 @@
 """Hand-made traces with known answers: the heap's blocks and its peak, and what was alive before."""
 
-from craft import CUDA, SEED, SEEDED, STEP, Trace
+from craft import CUDA, SEEDED, STEP, Trace
 from hand_made import Analyze, only_device, shares, step_rows
+
+from tests.event_kinds import SEED
 
 # --- blocks ---------------------------------------------------------------------------------------------------
 

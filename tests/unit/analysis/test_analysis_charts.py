@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from craft import ALLOC, CUDA, FREE, GRAIN, RESERVED, SEED, SEEDED, STEP, TICK, Trace
+from craft import CUDA, GRAIN, SEEDED, STEP, Trace
 from hand_made import Analyze, training
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cuptimem
 from cuptimem.report.chart import PHASES, Chart, Span
+from tests.event_kinds import ALLOC, FREE, RESERVED, SEED, TICK
 
 STACKS = 5
 END = (1 << 64) - 1

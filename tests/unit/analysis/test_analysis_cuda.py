@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from craft import (
-    BEFORE_START,
+from craft import BEFORE_START, CUDA, DIRECT, SEEDED, STEP, WINDOW_CLOSE, WINDOW_OPEN, WRITTEN, Trace
+
+from cuptimem import _core
+from tests.event_kinds import (
     COMPACTED,
     COMPACTED_BLOCKS,
-    CUDA,
-    DIRECT,
     FREE,
     HOST_READ,
     LOST,
@@ -19,17 +19,9 @@ from craft import (
     REQUESTED,
     RESERVED,
     SEED,
-    SEEDED,
     SEGMENT_FREE,
     SEGMENT_NEW,
-    STEP,
-    WINDOW_CLOSE,
-    WINDOW_OPEN,
-    WRITTEN,
-    Trace,
 )
-
-from cuptimem import _core
 
 Analyze = Callable[..., dict[str, Any]]
 FIRST: dict[str, int] = {"device": CUDA, "index": 0}

@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import craft
-from craft import BEFORE_START, SEED, SEEDED, SEGMENT_NEW, Trace
+from craft import BEFORE_START, SEEDED, Trace
 from driver_model import ASYNC, CONTEXT, CUDA, DEV, FAILED, HOST, MANAGED, PHYSICAL, Driver
-from driver_parts import MIB, MORE, NEW, OF_NODE, POOL, Analyze, bytes_of, free, moment, new, only, total
+from driver_parts import MIB, MORE, NEW, OF_NODE, Analyze, bytes_of, free, moment, new, only, total
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cuptimem import _core
+from tests import event_kinds
+from tests.event_kinds import POOL, SEED, SEGMENT_NEW
 
 # --- against the model -----------------------------------------------------------------------------------------------
 
@@ -95,7 +97,7 @@ def test_backward_is_charged_as_blocks_are(analyze: Analyze) -> None:
     """On a thread without Python, in a hook in Python, by gradients of leaves, after the node."""
     t = Trace()
     for number in (1, 2):
-        t.add(craft.THREAD, 1000 + number, 10 + number, thread=number)
+        t.add(event_kinds.THREAD, 1000 + number, 10 + number, thread=number)
     t.node(5, t.line(1))
     new(t, DEV, 0x10000, 3, line=7, thread=1)
     t.run(5, 11, thread=2)

@@ -4,10 +4,12 @@ from typing import Any
 
 import craft
 import pytest
-from craft import DIRECT, SEGMENT_FREE, Trace
+from craft import DIRECT, Trace
 from driver_model import ASYNC, CONTEXT, CUDA, DEV, FAILED, HANDLE, LIBRARY, MAPPED, PHYSICAL
 from driver_model import RESERVED as ADDRESSES
 from driver_parts import MIB, MORE, Analyze, bytes_of, free, moment, new, only
+
+from tests.event_kinds import SEGMENT_FREE
 
 
 def torch_of(report: dict[str, Any]) -> set[tuple[str, bool]]:

@@ -4,7 +4,9 @@ import craft
 import pytest
 from craft import WINDOW_OPEN, Trace
 from driver_model import CORRELATION, CUDA, DEV, FAILED, PHYSICAL, RELEASE
-from driver_parts import DRIVER_RECORD, MORE, Analyze, free, moment, new, only
+from driver_parts import MORE, Analyze, free, moment, new, only
+
+from tests.event_kinds import DRIVER_RECORD
 
 
 def record(t: Trace, address: int, size: int, correlation: int | None, *, library: str = "", flags: int = 0) -> None:

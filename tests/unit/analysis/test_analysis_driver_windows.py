@@ -6,11 +6,12 @@ from typing import Any
 from craft import WINDOW_OPEN, Trace
 from driver_model import CUDA, DEV, FAILED, HANDLE, MAPPED, PHYSICAL, Driver
 from driver_model import RESERVED as ADDRESSES
-from driver_parts import COMPACTED_DRIVER, LAUNCH, MIB, MORE, WORK, Analyze, bytes_of, free, new, total, work
+from driver_parts import MIB, MORE, Analyze, bytes_of, free, new, total, work
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cuptimem import _core
+from tests.event_kinds import COMPACTED_DRIVER, LAUNCH, WORK
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -4,23 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from craft import (
-    CUDA,
-    IN_NODE,
-    NO_SEQUENCE,
-    NODE_FREE,
-    NODE_STACK,
-    OBJECT_NEW,
-    OPTIMIZER,
-    RESERVED,
-    SEED,
-    SEEDED,
-    THREAD,
-    TORCH,
-    WINDOW_CLOSE,
-    WINDOW_OPEN,
-    Trace,
-)
+from craft import CUDA, IN_NODE, NO_SEQUENCE, NODE_STACK, OPTIMIZER, SEEDED, TORCH, WINDOW_CLOSE, WINDOW_OPEN, Trace
+
+from tests.event_kinds import NODE_FREE, OBJECT_NEW, RESERVED, SEED, THREAD
 
 ACCUMULATE = "N5torch8autograd14AccumulateGradE"
 

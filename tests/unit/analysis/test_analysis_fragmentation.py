@@ -2,11 +2,13 @@
 
 from typing import Any
 
-import craft
-from craft import OOM, RESERVED, SEGMENT_NEW, WINDOW_OPEN, Trace
+from craft import WINDOW_OPEN, Trace
 from driver_model import CUDA, HANDLE, MAPPED, PHYSICAL
 from driver_model import RESERVED as ADDRESSES
 from driver_parts import MIB, MORE, Analyze, moment, new
+
+from tests import event_kinds
+from tests.event_kinds import OOM, RESERVED, SEGMENT_NEW
 
 
 def segment(t: Trace, address: int, size: int) -> None:
@@ -24,7 +26,7 @@ def test_segments_against_blocks(analyze: Analyze) -> None:
     segment(t, 0x20000000, 2 * MIB)
     segment(t, 0x30000000, 2 * MIB)
     t.alloc(0x10000000, 512, t.line(1), **CUDA)
-    t.add(craft.REQUESTED, 0x10000000, 500, **CUDA)
+    t.add(event_kinds.REQUESTED, 0x10000000, 500, **CUDA)
     t.alloc(0x10000000 + 5 * MIB, MIB, t.line(2), **CUDA)
     t.alloc(0x30000000, 2 * MIB, t.line(1), **CUDA)
     t.add(RESERVED, 0, 24 * MIB, **CUDA)

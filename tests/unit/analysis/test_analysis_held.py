@@ -1,7 +1,9 @@
 """Holders of what is alive at the end: lines by device, apart from those of leaks."""
 
-from craft import CUDA, HOLDER, HOLDER_PATH, Trace
+from craft import CUDA, Trace
 from hand_made import Analyze
+
+from tests.event_kinds import HOLDER, HOLDER_PATH
 
 FIRST, ALIVE = 2, 4
 

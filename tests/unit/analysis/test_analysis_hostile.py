@@ -5,10 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from craft import BEFORE_START, DRIVER_MORE, DRIVER_NEW, NO_SEQUENCE, REQUESTED, SEGMENT_NEW, Trace
+from craft import BEFORE_START, NO_SEQUENCE, Trace
 
 from benchmarks.synthetic import write_synthetic
 from tests.build import SANITIZED, SANITIZERS, build, rooms
+from tests.event_kinds import DRIVER_MORE, DRIVER_NEW, REQUESTED, SEGMENT_NEW
 
 EXTREMES = (0, 1, 2, 3, 5, 11, 12, 0x1000, 0x1040, 1 << 40, (1 << 63) - 1, 1 << 63, NO_SEQUENCE - 1, NO_SEQUENCE)
 

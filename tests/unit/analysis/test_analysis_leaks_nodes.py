@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from craft import SAMPLE
 from leak_program import KEEP, NODE_BYTES, Program, forward, line_of, only, quiet, reasons, train
+
+from tests.event_kinds import SAMPLE
 
 
 @pytest.mark.parametrize("behind", [False, True])

@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
-from craft import CUDA, IN_NODE, NODE_STACK, OOM, RESERVED, SEGMENT_NEW, STEP, WINDOW_CLOSE, WINDOW_OPEN, Trace
+from craft import CUDA, IN_NODE, NODE_STACK, STEP, WINDOW_CLOSE, WINDOW_OPEN, Trace
 from driver_model import DEV
 from driver_parts import MIB, free, moment, new
 from hand_made import Analyze, only_device
 from leak_program import COLLECT_BEGIN, COLLECT_END
+
+from tests.event_kinds import OOM, RESERVED, SEGMENT_NEW
 
 OOM_LEFT = 11
 WHOLE, KEPT = 16, 1024

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from craft import ALLOC, CUDA, FREE, SEED, SEEDED, STEP, TICK, Trace
+from craft import CUDA, SEEDED, STEP, Trace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from tests.event_kinds import ALLOC, FREE, SEED, TICK
 
 STACKS = 14
 

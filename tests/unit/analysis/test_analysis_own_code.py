@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from craft import THREAD, Frame, Trace
+from craft import Frame, Trace
 from hand_made import Analyze, only_device
 from leak_program import KEEP, Program, train
 
@@ -13,6 +13,7 @@ import cuptimem
 from cuptimem import _core
 from cuptimem.report import own_code
 from cuptimem.report.load import from_dict
+from tests.event_kinds import THREAD
 
 PACKAGE = "/venv/lib/python3.11/site-packages/trainers/"
 LOOP: Frame = (PACKAGE + "loop.py", "Loop.run", 7)

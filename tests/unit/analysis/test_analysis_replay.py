@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from craft import BEFORE_START, CPU, CUDA, GRAIN, OOM, RESERVED, SAMPLE, STEP, Trace
+from craft import BEFORE_START, CPU, CUDA, GRAIN, STEP, Trace
 from hand_made import Analyze, only_device, training
 
 from benchmarks.synthetic import write_synthetic
+from tests.event_kinds import OOM, RESERVED, SAMPLE
 
 # --- curves and side notes ------------------------------------------------------------------------------------
 

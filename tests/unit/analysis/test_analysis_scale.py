@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from craft import NODE_FREE, ROOT, STEP, THREAD, Trace
+from craft import ROOT, STEP, Trace
 from leak_program import FINAL_BEGIN, FINAL_END
 
 import cuptimem
 from benchmarks.synthetic import write_synthetic
 from cuptimem import _core
+from tests.event_kinds import NODE_FREE, THREAD
 
 _CHILD = """
 import json, resource, sys

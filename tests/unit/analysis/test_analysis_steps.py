@@ -4,21 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from craft import (
-    BACKWARD,
-    CUDA,
-    MODULE,
-    OOM,
-    OPTIMIZER,
-    SAMPLE,
-    SEED,
-    SEEDED,
-    STEP,
-    TORCH,
-    WINDOW_CLOSE,
-    WINDOW_OPEN,
-    Trace,
-)
+from craft import BACKWARD, CUDA, MODULE, OPTIMIZER, SEEDED, STEP, TORCH, WINDOW_CLOSE, WINDOW_OPEN, Trace
 from driver_parts import moment
 from hand_made import Analyze, only_device, shares, step_rows, training
 
@@ -27,6 +13,7 @@ from cuptimem import _core
 from cuptimem.output.text import views
 from cuptimem.output.text.blocks import Text
 from cuptimem.report.diff import compare
+from tests.event_kinds import OOM, SAMPLE, SEED
 
 OOM_LEFT = 11
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from craft import ALLOC, CUDA, FREE, SEED, SEEDED, STEP, TICK, WINDOW_CLOSE, WINDOW_OPEN, Trace
+from craft import CUDA, SEEDED, STEP, WINDOW_CLOSE, WINDOW_OPEN, Trace
 from hand_made import Analyze, shares
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cuptimem
 from cuptimem.report.model import TABLES
+from tests.event_kinds import ALLOC, FREE, SEED, TICK
 
 STACKS = 6
 ADDRESSES = st.integers(1, 10).map(lambda n: n * 64)

@@ -7,26 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from craft import (
-    ALLOC,
-    CUDA,
-    DATA,
-    FREE,
-    NODE_FREE,
-    NODE_NEW,
-    OBJECT_NEW,
-    OPTIMIZER,
-    SEED,
-    SEEDED,
-    WINDOW_CLOSE,
-    WINDOW_OPEN,
-    Trace,
-)
+from craft import CUDA, DATA, OPTIMIZER, SEEDED, WINDOW_CLOSE, WINDOW_OPEN, Trace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cuptimem import _core
 from cuptimem.report.model import TABLES
+from tests.event_kinds import ALLOC, FREE, NODE_FREE, NODE_NEW, OBJECT_NEW, SEED
 
 WINDOWS = 6
 

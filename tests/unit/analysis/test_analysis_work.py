@@ -3,7 +3,9 @@
 import craft
 from craft import Trace
 from driver_model import CUDA
-from driver_parts import DEFERRED_FREE, LAUNCH, Analyze, work
+from driver_parts import Analyze, work
+
+from tests.event_kinds import DEFERRED_FREE, LAUNCH
 
 
 def test_blocks_that_wait_for_work(analyze: Analyze) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cuptimem import _core
 from cuptimem.report.model import TABLES
+from tests import event_kinds
 from tests.build import rooms
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -69,7 +70,7 @@ class Program:
         self.sequence = {1: 0, 2: 0}
         self.running: dict[int, int] = {1: 0, 2: 0}
         for thread in (1, 2):
-            self.trace.add(craft.THREAD, 100 + thread, thread + 10, thread=thread)
+            self.trace.add(event_kinds.THREAD, 100 + thread, thread + 10, thread=thread)
         self.windows = 0
         for _ in range(length):
             self.step()
@@ -120,7 +121,7 @@ class Program:
             else:
                 self.direct.discard(key)
             if r.random() < 0.4:
-                t.add(craft.REQUESTED, key[1], r.randrange(size), thread=thread, **device)
+                t.add(event_kinds.REQUESTED, key[1], r.randrange(size), thread=thread, **device)
         elif action == "free" and (self.alive or r.random() < 0.05):
             if self.alive and r.random() < 0.97:
                 key = r.choice(list(self.alive))
@@ -128,7 +129,7 @@ class Program:
                 device = {"device": key[0], "index": 0 if told else -1}
                 del self.alive[key]
                 if key in self.direct:
-                    t.add(craft.SEGMENT_FREE, key[1], thread=thread, device=craft.CUDA, index=-1)
+                    t.add(event_kinds.SEGMENT_FREE, key[1], thread=thread, device=craft.CUDA, index=-1)
                     return
             t.free(key[1], r.choice([0, 64]), thread=thread, **device)
         elif action == "node":
@@ -147,31 +148,31 @@ class Program:
             self.running[thread] = max(0, self.running[thread] - 1)
         elif action == "drop" and self.nodes:
             creator, sequence = self.nodes.pop(r.randrange(len(self.nodes)))
-            t.add(craft.NODE_FREE, sequence, creator + 10, thread=thread)
+            t.add(event_kinds.NODE_FREE, sequence, creator + 10, thread=thread)
         elif action == "tick":
             t.tick(r.choice([craft.OPTIMIZER, craft.OPTIMIZER, craft.DATA]), 7000 + r.randrange(2), self.lines[0])
         elif action == "lost":
-            t.add(craft.LOST, 0, 3, thread=thread)
+            t.add(event_kinds.LOST, 0, 3, thread=thread)
             self.running[thread] = 0
         elif action == "odd":
             t.alloc(r.choice([0, 64]), 0, line, thread=thread, flags=self.flags(thread), **device)
         elif action == "reserved":
-            t.add(craft.RESERVED, 0, r.choice([1 << 20, 1 << 21]), **device)
+            t.add(event_kinds.RESERVED, 0, r.choice([1 << 20, 1 << 21]), **device)
         elif action == "segment":
             at, cuda = 0x100000 + r.randrange(4) * 0x1000, {"device": craft.CUDA, "index": r.choice([0, 0, 0, 1])}
             if r.random() < 0.5:
-                t.add(craft.SEGMENT_NEW, at, r.randrange(1, 1 << 20), line, thread=thread, **cuda)
+                t.add(event_kinds.SEGMENT_NEW, at, r.randrange(1, 1 << 20), line, thread=thread, **cuda)
             else:
-                t.add(craft.SEGMENT_FREE, at, thread=thread, device=craft.CUDA, index=-1)
+                t.add(event_kinds.SEGMENT_FREE, at, thread=thread, device=craft.CUDA, index=-1)
         elif action == "operator":
             t.operator(r.choice(["aten::add", "aten::mm", ""]), thread=thread)
         elif action == "read":
-            t.add(craft.HOST_READ, 64, 8, line, thread=thread, device=craft.CUDA, index=0)
+            t.add(event_kinds.HOST_READ, 64, 8, line, thread=thread, device=craft.CUDA, index=0)
         elif action == "window":
             self.windows += 1
             t.mark(craft.WINDOW_OPEN if self.windows % 2 else craft.WINDOW_CLOSE, (self.windows + 1) // 2)
         elif action == "thread":
-            t.add(craft.THREAD, 100 + thread, thread + 10, thread=thread)
+            t.add(event_kinds.THREAD, 100 + thread, thread + 10, thread=thread)
 
 
 def origins(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -246,7 +247,7 @@ def divided_by_ticks(trace: craft.Trace) -> craft.Trace:
     result = craft.Trace()
     result.definitions = trace.definitions
     for event in trace.events:
-        if event.kind == craft.TICK:
+        if event.kind == event_kinds.TICK:
             result.events.append(craft.Event(event.thread, 0, event.time, 0, 0, 0, COMPACTED, 0, 0, -1))
         result.events.append(event)
     return result
@@ -259,7 +260,7 @@ def check(library: ctypes.CDLL, folder: Path, trace: craft.Trace, whole: int, cu
     a = divided_by_ticks(trace).write(folder / "a.cmem", per_batch=50)
     b = divided_by_ticks(short).write(folder / "b.cmem", per_batch=37)
     left_out = len(trace.events) - sum(e.kind not in SUMS for e in short.events)
-    windows = [e.address for e in trace.events if e.kind == craft.MARK and e.size == craft.WINDOW_OPEN]
+    windows = [e.address for e in trace.events if e.kind == event_kinds.MARK and e.size == craft.WINDOW_OPEN]
     for window in [0, *windows]:
         assert tables(_core.analyze(a, window=window, tables=TABLES)) == tables(
             _core.analyze(b, window=window, tables=TABLES)
@@ -297,7 +298,7 @@ def test_a_compaction_changes_no_number(
 def test_a_training_loop_compacts_to_its_survivors_and_peaks(compact: ctypes.CDLL, tmp_path: Path, rest: int) -> None:
     """Numbers known beforehand: 40 steps of 6 temporaries in a row, 2 activations at the peak, 1 block that stays."""
     trace = craft.Trace()
-    trace.add(craft.THREAD, 101, 11)
+    trace.add(event_kinds.THREAD, 101, 11)
     for step in range(40):
         for i in range(6):
             trace.alloc(64, 100 + i, trace.line(1))
@@ -309,7 +310,7 @@ def test_a_training_loop_compacts_to_its_survivors_and_peaks(compact: ctypes.CDL
             trace.run(2 * step + i, 11)
             trace.free(1024 * (i + 1))
             trace.done()
-            trace.add(craft.NODE_FREE, 2 * step + i, 11)
+            trace.add(event_kinds.NODE_FREE, 2 * step + i, 11)
         trace.alloc((1 << 20) + 64 * step, 1000, trace.line(9))
         trace.tick(craft.OPTIMIZER, 7000, trace.line(10))
     check(compact, tmp_path, trace, 0, 100_000, rest)
@@ -319,8 +320,8 @@ def test_a_training_loop_compacts_to_its_survivors_and_peaks(compact: ctypes.CDL
     steps = 40 - rest // per_step - (1 if rest else 0)
     # Two activations with their frees, one survivor, a tick, and what leads to it, the step's first block; two nodes
     # came and went in each but the first step.
-    assert 4 * steps <= kinds.count(craft.ALLOC) <= 4 * steps + 6
-    assert kinds.count(craft.NODE_NEW) <= 4 and kinds.count(craft.NODE_RUN) <= 3 + steps
+    assert 4 * steps <= kinds.count(event_kinds.ALLOC) <= 4 * steps + 6
+    assert kinds.count(event_kinds.NODE_NEW) <= 4 and kinds.count(event_kinds.NODE_RUN) <= 3 + steps
     report = _core.analyze(short.write(tmp_path / "known.cmem"))
     assert [row["peak"] for row in report["steps"]] == [20_000 + 1000 * n for n in range(40)]
     assert [row["allocations"] for row in report["steps"]][1:] == [9] * 39
@@ -330,7 +331,7 @@ def test_a_training_loop_compacts_to_its_survivors_and_peaks(compact: ctypes.CDL
 def epochs(seed: int) -> craft.Trace:
     """Training and evaluation, each with batches made on the fly, of random numbers of batches and blocks."""
     r, t = random.Random(seed), craft.Trace()
-    t.add(craft.THREAD, 101, 11)
+    t.add(event_kinds.THREAD, 101, 11)
     free, sequence = list(range(64, 64 * 40, 64)), 0
 
     def new(line: int) -> int:
@@ -352,7 +353,7 @@ def epochs(seed: int) -> craft.Trace:
             t.node(sequence, t.line(21))
             t.run(sequence, 11)
             t.done()
-            t.add(craft.NODE_FREE, sequence, 11)
+            t.add(event_kinds.NODE_FREE, sequence, 11)
             sequence += 1
             t.tick(craft.BACKWARD, 0, t.line(22))
             t.tick(craft.OPTIMIZER, 7000, t.line(23))
@@ -396,7 +397,7 @@ def test_operators_go_with_their_allocations(compact: ctypes.CDLL, tmp_path: Pat
         trace.tick(craft.OPTIMIZER, 7000, trace.line(3))
     check(compact, tmp_path, trace, 0, 10**6, 0)
     short = compacted(compact, trace, 0, 10**6, 0)
-    assert [e.kind for e in short.events].count(craft.OPERATOR) <= 4 * 30
+    assert [e.kind for e in short.events].count(event_kinds.OPERATOR) <= 4 * 30
     (rows, _) = _core.analyze(short.write(tmp_path / "short.cmem"), tables=("end",))["devices"][0]["tables"]["end"]
     assert {row[5]: row[:2] for row in rows} == {"aten::mm": (30_000, 30), "aten::add": (30_000, 30)}
 
@@ -440,7 +441,7 @@ def driver_program(seed: int, steps: int, *, windows: bool = False) -> driver_mo
     program = driver_model.Driver(seed, 0, unwound=1)
     t, chance = program.trace, program.random
     cuda = driver_model.CUDA
-    t.add(craft.THREAD, 101, 11)  # it stays, and with it the time that all others are told from
+    t.add(event_kinds.THREAD, 101, 11)  # it stays, and with it the time that all others are told from
     for _ in range(steps):
         if windows and chance.random() < 0.03:
             opened += 1
@@ -450,18 +451,20 @@ def driver_program(seed: int, steps: int, *, windows: bool = False) -> driver_mo
         if what < 0.1:
             t.tick(craft.OPTIMIZER, 7000, program.lines[0])
         elif what < 0.2:
-            t.add(craft.RESERVED, 0, chance.randrange(1, 4) << 20, **cuda)
+            t.add(event_kinds.RESERVED, 0, chance.randrange(1, 4) << 20, **cuda)
         elif what < 0.22:
-            t.add(craft.OOM, 0, 1 << 30, program.lines[1], **cuda)
+            t.add(event_kinds.OOM, 0, 1 << 30, program.lines[1], **cuda)
         elif what < 0.3:
-            t.add(craft.POOL, 0xF00 + chance.randrange(2), chance.randrange(1 << 20), flags=4, thread=9, **cuda)
-            t.add(craft.DRIVER_MORE, 99, driver_model.UTILIZED, thread=9)
+            t.add(event_kinds.POOL, 0xF00 + chance.randrange(2), chance.randrange(1 << 20), flags=4, thread=9, **cuda)
+            t.add(event_kinds.DRIVER_MORE, 99, driver_model.UTILIZED, thread=9)
         elif what < 0.5:
             correlation = chance.randrange(1 << 32)
-            t.add(craft.LAUNCH, 5, correlation, program.lines[2], flags=1, **cuda)
-            t.add(craft.WORK, correlation, chance.randrange(10**6), t.name(chance.choice("ab")), flags=1, thread=9)
+            t.add(event_kinds.LAUNCH, 5, correlation, program.lines[2], flags=1, **cuda)
+            t.add(
+                event_kinds.WORK, correlation, chance.randrange(10**6), t.name(chance.choice("ab")), flags=1, thread=9
+            )
         elif what < 0.55 and program.blocks:
-            t.add(craft.DEFERRED_FREE, 0x77, **cuda)
+            t.add(event_kinds.DEFERRED_FREE, 0x77, **cuda)
             program.do_drop()
     program.deliver(0)
     return program
@@ -475,9 +478,9 @@ def test_refused_requests_say_what_was_alive_then(compact: ctypes.CDLL, tmp_path
         trace.alloc(0x20000, 9000, trace.line(2))
         trace.free(0x20000)
         trace.alloc(64, 100 + step, trace.line(2))
-        trace.add(craft.OOM, (0, 2**64 - 1)[step % 2], 1 << 50, trace.line(3))
+        trace.add(event_kinds.OOM, (0, 2**64 - 1)[step % 2], 1 << 50, trace.line(3))
         trace.free(64)
-        trace.add(craft.OOM, 777, 1 << 50, trace.line(3))
+        trace.add(event_kinds.OOM, 777, 1 << 50, trace.line(3))
         trace.tick(craft.STEP, 1, trace.line(9))
     short = compacted(compact, trace, 3, 10_000, 3)
     assert sum(e.kind not in SUMS for e in short.events) < len(trace.events)
@@ -554,7 +557,7 @@ def test_a_compaction_changes_no_ledger_of_a_window(compact: ctypes.CDLL, tmp_pa
         for one, path in ((trace, a), (short, b)):
             Path(path).unlink(missing_ok=True)
             divided_by_ticks(one).write(Path(path), per_batch=60)
-        for window in (e.address for e in trace.events if e.kind == craft.MARK and e.size == craft.WINDOW_OPEN):
+        for window in (e.address for e in trace.events if e.kind == event_kinds.MARK and e.size == craft.WINDOW_OPEN):
             one, other = _core.analyze(a, window=window), _core.analyze(b, window=window)
             for report in (one, other):
                 del report["driver"]["record_check"]
@@ -573,29 +576,29 @@ def test_what_the_driver_gave_out_for_a_moment_is_compacted(compact: ctypes.CDLL
     """Every tensor a driver allocation with its records: what stays is alive at the end, or was at the peak."""
     trace = craft.Trace()
     cuda = driver_model.CUDA
-    trace.add(craft.THREAD, 101, 11)
+    trace.add(event_kinds.THREAD, 101, 11)
     records = []
 
     def told(kind: int, address: int, size: int, correlation: int, flags: int) -> None:
-        trace.add(kind, address, size, trace.line(1) if kind == craft.DRIVER_NEW else 0, flags=flags, **cuda)
-        trace.add(craft.DRIVER_MORE, correlation, driver_model.CORRELATION)
-        records.append((address, 100, correlation, kind == craft.DRIVER_FREE))
+        trace.add(kind, address, size, trace.line(1) if kind == event_kinds.DRIVER_NEW else 0, flags=flags, **cuda)
+        trace.add(event_kinds.DRIVER_MORE, correlation, driver_model.CORRELATION)
+        records.append((address, 100, correlation, kind == event_kinds.DRIVER_FREE))
 
     def deliver(keep: int) -> None:
         while len(records) > keep:
             address, size, correlation, release = records.pop(0)
             flags = driver_model.RELEASE if release else 0
-            trace.add(craft.DRIVER_RECORD, address, size, 0, flags=flags, thread=9, **cuda)
-            trace.add(craft.DRIVER_MORE, correlation, driver_model.CORRELATION, thread=9)
+            trace.add(event_kinds.DRIVER_RECORD, address, size, 0, flags=flags, thread=9, **cuda)
+            trace.add(event_kinds.DRIVER_MORE, correlation, driver_model.CORRELATION, thread=9)
 
     for i in range(1000):
-        told(craft.DRIVER_NEW, 512 * (i % 7 + 1), 100, 2 * i, driver_model.ASYNC)
+        told(event_kinds.DRIVER_NEW, 512 * (i % 7 + 1), 100, 2 * i, driver_model.ASYNC)
         trace.alloc(512 * (i % 7 + 1), 100, trace.line(1), flags=craft.DIRECT, **cuda)
         if i % 100 == 50:
-            told(craft.DRIVER_NEW, 1 << 20 | i << 9, 100, 10_000 + i, driver_model.DEV)
+            told(event_kinds.DRIVER_NEW, 1 << 20 | i << 9, 100, 10_000 + i, driver_model.DEV)
         deliver(30)
         trace.free(512 * (i % 7 + 1), **cuda)
-        told(craft.DRIVER_FREE, 512 * (i % 7 + 1), 0, 2 * i + 1, 0)
+        told(event_kinds.DRIVER_FREE, 512 * (i % 7 + 1), 0, 2 * i + 1, 0)
         if i % 250 == 249:
             trace.tick(craft.OPTIMIZER, 7000, trace.line(2))
     deliver(1)  # one record never comes
@@ -615,7 +618,7 @@ def test_what_the_driver_gave_out_for_a_moment_is_compacted(compact: ctypes.CDLL
     assert (driver["devices"][0]["bytes"], driver["devices"][0]["peak"]) == (1000, 1100)
     kinds = [e.kind for e in short.events]
     # Of each of 4 steps: what stays, what was alive at the peaks of blocks and driver, and the free before the tick.
-    assert kinds.count(craft.DRIVER_NEW) <= 10 + 3 * 4 and kinds.count(craft.DRIVER_FREE) <= 3 * 4
+    assert kinds.count(event_kinds.DRIVER_NEW) <= 10 + 3 * 4 and kinds.count(event_kinds.DRIVER_FREE) <= 3 * 4
     assert len(kinds) < 200 and other["compacted"]["events"] > 9_000
 
 
@@ -624,22 +627,26 @@ def test_what_is_told_again_and_again_is_compacted(compact: ctypes.CDLL) -> None
     cuda = driver_model.CUDA
     for i in range(1000):
         for more in range(3):
-            trace.add(craft.POOL, 0xF00, 3 * i + more, flags=4, thread=9, **cuda)
-            trace.add(craft.DRIVER_MORE, i, driver_model.UTILIZED, thread=9)
+            trace.add(event_kinds.POOL, 0xF00, 3 * i + more, flags=4, thread=9, **cuda)
+            trace.add(event_kinds.DRIVER_MORE, i, driver_model.UTILIZED, thread=9)
         for what in (driver_model.TOTAL, driver_model.USED):
-            trace.add(craft.DEVICE, what, 1000 - i, thread=9, **cuda)
-        trace.add(craft.LAUNCH, 5, i, trace.line(1), flags=1, **cuda)
-        trace.add(craft.WORK, i, 10, trace.name("k"), flags=1, thread=9)
+            trace.add(event_kinds.DEVICE, what, 1000 - i, thread=9, **cuda)
+        trace.add(event_kinds.LAUNCH, 5, i, trace.line(1), flags=1, **cuda)
+        trace.add(event_kinds.WORK, i, 10, trace.name("k"), flags=1, thread=9)
     short = compacted(compact, trace, 0, 10**6, 0).events
-    pools = [(e.kind, e.address, e.size) for e in short if e.kind in (craft.POOL, craft.DRIVER_MORE)]
-    told = [[(craft.POOL, 0xF00, 3 * i + 2), (craft.DRIVER_MORE, i, driver_model.UTILIZED)] for i in range(1000)]
+    pools = [(e.kind, e.address, e.size) for e in short if e.kind in (event_kinds.POOL, event_kinds.DRIVER_MORE)]
+    told = [
+        [(event_kinds.POOL, 0xF00, 3 * i + 2), (event_kinds.DRIVER_MORE, i, driver_model.UTILIZED)] for i in range(1000)
+    ]
     assert pools == [row for rows in told for row in rows]
-    assert [(e.kind, e.address, e.size) for e in short if e.kind not in (craft.POOL, craft.DRIVER_MORE)] == [
-        (craft.DEVICE, driver_model.TOTAL, 1000),
-        (craft.DEVICE, driver_model.USED, 1000),
-        (craft.DEVICE, driver_model.TOTAL, 1),
-        (craft.DEVICE, driver_model.USED, 1),
-        (craft.LAUNCH, 0, 1000),
-        (craft.WORK, 1000, 10_000),
+    assert [
+        (e.kind, e.address, e.size) for e in short if e.kind not in (event_kinds.POOL, event_kinds.DRIVER_MORE)
+    ] == [
+        (event_kinds.DEVICE, driver_model.TOTAL, 1000),
+        (event_kinds.DEVICE, driver_model.USED, 1000),
+        (event_kinds.DEVICE, driver_model.TOTAL, 1),
+        (event_kinds.DEVICE, driver_model.USED, 1),
+        (event_kinds.LAUNCH, 0, 1000),
+        (event_kinds.WORK, 1000, 10_000),
         (SUMS[1], 10_000 - 2000 - 4, 0),
     ]

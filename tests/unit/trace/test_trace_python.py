@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 from tracelib import (
-    NODE_RUN,
-    TICK,
     Event,
     Reader,
     chunk,
@@ -28,6 +26,7 @@ from tracelib import (
 
 from benchmarks.synthetic import write_synthetic
 from cuptimem import _core
+from tests.event_kinds import NODE_RUN, TICK
 
 
 def replay(dump: list[tuple[Any, ...]]) -> dict[str, int]:

@@ -10,14 +10,10 @@ from typing import Any
 
 import pytest
 from tracelib import (
-    ALLOC,
     CHUNK_MAX,
     COMPLETE,
     CUT,
-    FREE,
     LINES,
-    LOST,
-    NODE_RUN,
     RECORDING,
     RECOVERED,
     STACK_LOST,
@@ -42,6 +38,8 @@ from tracelib import (
     varint,
     write_file,
 )
+
+from tests.event_kinds import ALLOC, FREE, LOST, NODE_RUN
 
 DEFINITIONS = define_string("f.py") + define_string("f") + define_code(1, 2, 9, b"\xe8\x00")
 DEFINITIONS += define_stack(0, 1, 0) + define_stack(2, 1, 0) + define_name("MulBackward0")

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from tracelib import (
-    ALLOC,
     COMPLETE,
     CUT,
     RECOVERED,
@@ -27,6 +26,8 @@ from tracelib import (
     one_batch,
     write_file,
 )
+
+from tests.event_kinds import ALLOC
 
 
 class Writer:
