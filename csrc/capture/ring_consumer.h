@@ -37,7 +37,7 @@ void cm_ring_consumer_release_idle(void);
  * report. False: not all found room; collect, then call again. */
 bool cm_ring_consumer_report_losses(void);
 
-/* Any thread, while the rings are there: inside a hook, or while nobody may end the capture. */
+/* Any thread while the rings exist: inside a hook, or with the session's lock. */
 uint64_t cm_ring_consumer_pending(void);
 uint64_t cm_ring_consumer_lost(void);
 uint64_t cm_ring_consumer_bytes(void);

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 EARLY_EVENTS = 30_000  # that a search reads while the loop runs: some 5 ms
 EVENTS_A_SECOND = 30_000  # ... for each second of steps so far: 0.5 % of it, so that a pause is a small part of a step
-_MOST_EVENTS = 60_000  # ... at most: 10 ms
+_MOST_EVENTS = 60_000  # ... at most: some 8 ms
 
 _lock = _thread.RLock()
 _capture: "Capture | None" = None
