@@ -104,10 +104,10 @@ typedef struct cm_table {
 
 /* What Python's collections freed on a device. */
 typedef struct cm_garbage {
-    uint64_t collections;         /* that freed any of it */
-    int64_t freed, most;          /* most: by one of them */
-    int64_t after_oom;            /* freed since the last refused request; 0 without one */
-    int64_t at_peak;              /* of the peak's bytes */
+    uint64_t collections; /* that freed any of it */
+    int64_t freed, most;  /* most: by one of them */
+    int64_t after_oom;    /* freed of what was alive at the last refused request; 0 without one */
+    int64_t at_peak;      /* of the peak's bytes */
     cm_contributor *contributors; /* of at_peak, largest first */
     size_t contributor_count;
 } cm_garbage;

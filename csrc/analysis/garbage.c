@@ -6,8 +6,10 @@
  * collection behind the last step also frees what the program was done with: it counts for stacks
  * of which one in the loop freed some.
  *
- * Of the blocks born behind the highest moment those of its step are noted; the step tells the
- * others. */
+ * The same holds for the last refused request. While its exception is on its way the traceback
+ * holds what was in use, so that no stack is left out until a step has begun behind it.
+ *
+ * Of the blocks born behind a moment those of its step are noted; the step tells the others. */
 #include <stdlib.h>
 
 #include "../base/idmap.h"
@@ -16,20 +18,29 @@
 
 enum { FULL = 2 }; /* generation */
 
-typedef struct births {  /* of one stack on one device */
-    uint32_t moment;     /* of `before` */
-    int32_t now, before; /* step of the last: now, and at the highest moment */
-    bool collected;      /* some by a collection in the loop */
+enum { PEAK, REFUSAL, MOMENTS };
+
+typedef struct births { /* of one stack on one device */
+    int32_t now;        /* step of the last ... */
+    struct {
+        uint32_t moment;
+        int32_t step;
+    } before[MOMENTS]; /* ... and of the last before that moment */
+    bool collected;    /* some by a collection in the loop */
 } births;
+
+typedef struct moment {
+    uint32_t number; /* 0 = not yet */
+    int32_t step;
+    bool after_full; /* a full collection has run since */
+} moment;
 
 typedef struct device {
     cm_garbage sum;
-    int64_t now; /* freed by the running collection */
-    bool refused;
-    int64_t most; /* live bytes */
-    int32_t step; /* of that moment */
-    uint32_t moment;
-    bool after_full; /* a full collection has run since */
+    int64_t now, refused; /* freed by the running collection; of it alive at the refusal */
+    int64_t most;         /* live bytes */
+    uint32_t moments;
+    moment moment[MOMENTS];
 } device;
 
 typedef struct origin {
@@ -54,14 +65,21 @@ typedef struct garbage {
     cm_idmap births_of; /* stack and device -> number + 1 */
 } garbage;
 
+static void begin_moment(device *d, int moment, int32_t step)
+{
+    d->moment[moment] = (struct moment){.number = ++d->moments, .step = step};
+}
+
 static void *create(const cm_run *run)
 {
     garbage *g = calloc(1, sizeof *g);
     if (g == NULL)
         return NULL;
     g->run = run;
-    for (size_t i = 0; i < run->replay->device_count; i++)
-        g->device[i] = (device){.most = run->replay->device[i].live, .step = -1};
+    for (size_t i = 0; i < run->replay->device_count; i++) {
+        g->device[i].most = run->replay->device[i].live;
+        begin_moment(&g->device[i], PEAK, -1);
+    }
     return g;
 }
 
@@ -83,7 +101,7 @@ static bool know_origin(garbage *g, const cm_block *block)
         return true;
     if (!cm_grow((void **)&g->births, &g->births_capacity, g->births_count + 1, sizeof *g->births))
         return false;
-    g->births[g->births_count++] = (births){.now = -1, .before = -1};
+    g->births[g->births_count++] = (births){.now = -1, .before = {{.step = -1}, {.step = -1}}};
     *number = (uint32_t)g->births_count;
     return cm_idmap_put(&g->births_of, key, *number);
 }
@@ -94,37 +112,43 @@ static births *births_of(garbage *g, const cm_block *block)
     return know_origin(g, block) ? &g->births[g->origin[block->origin].births - 1] : NULL;
 }
 
+/* Whether its step does not tell whether the block is older than the moment. */
+static bool is_of_a_moment(const device *d, int32_t step)
+{
+    return step == d->moment[PEAK].step ||
+           (d->moment[REFUSAL].number != 0 && step == d->moment[REFUSAL].step);
+}
+
 static bool see_birth(garbage *g, device *d, const cm_change *c)
 {
-    if (c->live > d->most) {
+    bool highest = c->live > d->most;
+    if (highest) {
         d->most = c->live;
-        d->step = c->block.step;
-        d->moment++;
-        d->after_full = false;
+        begin_moment(d, PEAK, c->block.step);
     } else if (!c->event) { /* it has another origin now */
         return true;
-    } else if (c->block.step == d->step && !cm_idmap_put(&g->later, key_of(&c->block), d->moment)) {
-        return false;
     }
+    if ((!highest || d->moment[REFUSAL].number != 0) && is_of_a_moment(d, c->block.step) &&
+        !cm_idmap_put(&g->later, key_of(&c->block), highest ? d->moments - 1 : d->moments))
+        return false;
     births *b = births_of(g, &c->block);
     if (b == NULL)
         return false;
-    if (c->live != d->most && b->moment != d->moment) {
-        b->moment = d->moment;
-        b->before = b->now;
-    }
+    for (int i = 0; i < MOMENTS; i++)
+        if (b->before[i].moment != d->moment[i].number && !(highest && i == PEAK)) {
+            b->before[i].moment = d->moment[i].number;
+            b->before[i].step = b->now;
+        }
     b->now = c->block.step;
     return true;
 }
 
-/* Whether a block that dies was alive at the device's highest moment. */
-static bool was_at_peak(garbage *g, const device *d, const cm_block *block)
+/* Whether a block was alive at the moment. born: the last moment before its birth, if that is
+ * noted. */
+static bool was_at(const moment *m, const cm_block *block, const uint32_t *born)
 {
-    uint32_t moment;
-    bool noted = g->later.count > 0 && cm_idmap_get(&g->later, key_of(block), &moment);
-    if (noted)
-        cm_idmap_remove(&g->later, key_of(block));
-    return (!noted || moment != d->moment) && (!block->made || block->step <= d->step);
+    bool older = born == NULL || *born < m->number;
+    return m->number != 0 && older && (!block->made || block->step <= m->step);
 }
 
 static bool in_loop(const garbage *g)
@@ -133,27 +157,38 @@ static bool in_loop(const garbage *g)
     return !g->final && (steps->count == 0 || g->run->replay->step < (int64_t)steps->count);
 }
 
-static bool may_be_in_use(const garbage *g, const device *d, const births *b, int32_t step)
+/* Whether nothing shows that the block was garbage at the moment, not only when it was freed. */
+static bool may_be_in_use(const garbage *g, const device *d, const births *b, int32_t step,
+                          int moment)
 {
-    return g->run->steps->count > 0 && step == (b->moment == d->moment ? b->before : b->now);
+    int32_t last =
+        b->before[moment].moment == d->moment[moment].number ? b->before[moment].step : b->now;
+    return d->moment[moment].after_full || (g->run->steps->count > 0 && step == last);
 }
 
-static bool collect(garbage *g, device *d, const cm_change *c, bool at_peak)
+static void collect_of_peak(const device *d, origin *o, int64_t bytes)
+{
+    if (o->moment != d->moment[PEAK].number) {
+        o->moment = d->moment[PEAK].number;
+        o->at_peak = (cm_amount){0};
+    }
+    o->at_peak.bytes += bytes;
+    o->at_peak.count++;
+}
+
+static bool collect(garbage *g, device *d, const cm_change *c, const bool was[MOMENTS])
 {
     births *b = births_of(g, &c->block);
     if (b == NULL)
         return false;
     d->now -= c->bytes;
     b->collected |= in_loop(g);
-    if (!at_peak || d->after_full || !b->collected || may_be_in_use(g, d, b, c->block.step))
-        return true;
-    origin *o = &g->origin[c->block.origin];
-    if (o->moment != d->moment) {
-        o->moment = d->moment;
-        o->at_peak = (cm_amount){0};
-    }
-    o->at_peak.bytes -= c->bytes;
-    o->at_peak.count++;
+    if (was[PEAK] && b->collected && !may_be_in_use(g, d, b, c->block.step, PEAK))
+        collect_of_peak(d, &g->origin[c->block.origin], -c->bytes);
+    const moment *refusal = &d->moment[REFUSAL];
+    bool on_its_way = g->run->replay->step == refusal->step && !refusal->after_full;
+    if (was[REFUSAL] && (on_its_way || !may_be_in_use(g, d, b, c->block.step, REFUSAL)))
+        d->refused -= c->bytes;
     return true;
 }
 
@@ -165,11 +200,19 @@ static bool change(void *part, const cm_change *c)
         return see_birth(g, d, c);
     if (!c->event)
         return true;
-    bool at_peak = was_at_peak(g, d, &c->block);
-    return g->depth == 0 || c->thread != g->collector || collect(g, d, c, at_peak);
+    uint32_t born;
+    bool noted = g->later.count > 0 && cm_idmap_get(&g->later, key_of(&c->block), &born);
+    if (noted)
+        cm_idmap_remove(&g->later, key_of(&c->block));
+    if (g->depth == 0 || c->thread != g->collector)
+        return true;
+    bool was[MOMENTS];
+    for (int i = 0; i < MOMENTS; i++)
+        was[i] = was_at(&d->moment[i], &c->block, noted ? &born : NULL);
+    return collect(g, d, c, was);
 }
 
-/* Refused memory ends the program: what is freed now is in after_oom alone. */
+/* Refused memory ends the program: what was garbage then is in after_oom alone. */
 static bool is_over(const garbage *g)
 {
     return g->left && g->run->replay->step == g->left_step;
@@ -179,16 +222,17 @@ static void end_collection(garbage *g, bool full)
 {
     for (size_t i = 0; i < g->run->replay->device_count; i++) {
         device *d = &g->device[i];
-        if (d->refused)
-            d->sum.after_oom += d->now;
-        if (!g->final && !is_over(g) && d->now > 0) {
+        d->sum.after_oom += d->refused;
+        int64_t freed = d->now - (is_over(g) ? d->refused : 0);
+        if (!g->final && freed > 0) {
             d->sum.collections++;
-            d->sum.freed += d->now;
-            if (in_loop(g) && d->now > d->sum.most)
-                d->sum.most = d->now;
+            d->sum.freed += freed;
+            if (in_loop(g) && freed > d->sum.most)
+                d->sum.most = freed;
         }
-        d->now = 0;
-        d->after_full |= full;
+        d->now = d->refused = 0;
+        for (int j = 0; j < MOMENTS; j++)
+            d->moment[j].after_full |= full;
     }
 }
 
@@ -197,9 +241,9 @@ static void see_oom(garbage *g, const cm_event *e)
     int number = cm_replay_find_device(g->run->replay, e->device_type, e->device_index);
     if (number < 0)
         return;
-    g->device[number].sum.after_oom = 0;
-    g->device[number].refused = true;
     const cm_replay *replay = g->run->replay;
+    g->device[number].sum.after_oom = 0;
+    begin_moment(&g->device[number], REFUSAL, replay->step);
     if (g->run->plan->oom_left != 0 && g->run->plan->oom_left == replay->position) {
         g->left = true;
         g->left_step = replay->step;
@@ -230,8 +274,8 @@ static bool gather(const garbage *g, size_t number, cm_garbage *sum)
     bool fine = true;
     for (uint32_t i = 0; fine && i < g->origin_capacity && i < replay->origin_count; i++) {
         const origin *o = &g->origin[i];
-        if (replay->origin[i].device != number || o->moment != g->device[number].moment ||
-            o->at_peak.count == 0)
+        if (replay->origin[i].device != number ||
+            o->moment != g->device[number].moment[PEAK].number || o->at_peak.count == 0)
             continue;
         sum->at_peak += o->at_peak.bytes;
         fine = cm_contributors_add(&list, replay, i, o->at_peak);

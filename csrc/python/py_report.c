@@ -534,7 +534,8 @@ static const cm_field garbage_rows[] = {
              "refused memory has ended: only reference cycles held them"),
     CM_PLAIN(T, garbage.most, "most", "the most that one of them freed before the last step's end"),
     CM_PLAIN(T, garbage.after_oom, "after_oom",
-             "freed by collections after the last refused request, the one at the end too"),
+             "of what was alive at the last refused request: freed by collections behind it, up to "
+             "the first full one, that at the end too"),
     CM_PLAIN(T, garbage.at_peak, "at_peak",
              "of the bytes at the peak, those that collections behind it freed, up to the first "
              "full one; without what a line's last step before it made, and from behind the last "

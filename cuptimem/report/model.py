@@ -174,7 +174,7 @@ class Garbage:
     collections: int  # those that freed any, without the one at the recording's end
     freed: int  # without what after_oom has of a program that refused memory has ended
     most: int  # by one of them, before the last step's end
-    after_oom: int  # since the last refused request, by the one at the end, too; 0 without one
+    after_oom: int  # of what was alive at the last refused request, by the one at the end, too; 0 without one
     # Of the peak's bytes, those that collections behind it freed, up to the first full one (a later one frees what was
     # in use then), without what a line's last step before it made (which may have been in use, too).
     at_peak: int = 0

@@ -116,33 +116,73 @@ def test_a_window_knows_what_left_it(analyze: Analyze) -> None:
     assert [row["escaped"] for row in rows(analyze(t, window=1))] == [False, False, True]
 
 
+def collect(t: Trace, generation: int, *addresses: int) -> None:
+    t.mark(COLLECT_BEGIN, generation)
+    for address in addresses:
+        t.free(address)
+    t.mark(COLLECT_END, generation)
+
+
+def steps(t: Trace, count: int) -> None:
+    for _ in range(count):
+        t.tick(STEP, 1, t.line(2))
+
+
+def test_garbage_at_a_survived_refusal_is_older_than_it(analyze: Analyze) -> None:
+    """Its exception is kept and raised at the end: what was made behind it was not alive there. What the step before
+    made may have been in use, and so was what a full collection left."""
+    t = Trace()
+    t.mark(WINDOW_OPEN, 1)
+    for i in range(8):
+        t.alloc(0x1000 * (i + 1), 10, t.line(1))
+        steps(t, 1)
+    t.add(OOM, 0, 1 << 40, t.line(4))
+    t.alloc(0x10000, 1000, t.line(5))  # in the step of the refusal
+    collect(t, 0, 0x1000, 0x10000)
+    for i in range(8, 12):
+        t.alloc(0x1000 * (i + 1), 200, t.line(1))
+        steps(t, 1)
+    collect(t, 1, 0x2000, 0x3000, 0x8000, 0x9000)
+    collect(t, 2, 0x4000, 0xA000)
+    collect(t, 2, 0x5000, 0x6000, 0xB000)
+    t.mark(OOM_LEFT, 1)
+    garbage = only_device(analyze(t))["garbage"]
+    assert garbage["after_oom"] == 4 * 10
+    assert (garbage["collections"], garbage["freed"]) == (4, 1000 + 6 * 10 + 3 * 200)
+
+
+def test_what_a_handler_makes_is_no_garbage_of_the_refusal(analyze: Analyze) -> None:
+    t = Trace()
+    t.mark(WINDOW_OPEN, 1)
+    t.alloc(0x1000, 10, t.line(1))
+    t.add(OOM, 0, 1 << 40, t.line(4))
+    t.alloc(0x2000, 1000, t.line(1))
+    collect(t, 2, 0x1000, 0x2000)
+    t.mark(OOM_LEFT, 1)
+    garbage = only_device(analyze(t))["garbage"]
+    assert (garbage["after_oom"], garbage["collections"], garbage["freed"]) == (10, 1, 1000)
+
+
 @pytest.mark.parametrize("left", ["at once", "later", "another window", ""])
 def test_garbage_is_counted_once(analyze: Analyze, left: str) -> None:
     """A collection on the exception's way out frees what the next one would: not once more before the refusal. One
-    that is kept, and raised again after a step, has not ended the program."""
-
-    def collect(*addresses: int) -> None:
-        t.mark(COLLECT_BEGIN, 2)
-        for address in addresses:
-            t.free(address)
-        t.mark(COLLECT_END, 2)
-
+    that is kept, and raised again after a step, has not ended the program: its newest may have been in use."""
     t = Trace()
     t.mark(WINDOW_OPEN, 1)
     for i in range(4):
         t.alloc(0x1000 * (i + 1), 10 << i, t.line(1))
-    collect(0x1000)
+    collect(t, 0, 0x1000)
     t.tick(STEP, 1, t.line(2))
     t.add(OOM, 0, 1 << 40, t.line(4))
-    collect(0x2000)
+    collect(t, 0, 0x2000)
     if left == "later":
         t.tick(STEP, 1, t.line(2))
     if left:
         t.mark(OOM_LEFT, 2 if left == "another window" else 1)
-    collect(0x3000)
+    collect(t, 2, 0x3000)
     garbage = only_device(analyze(t))["garbage"]
     counted = {"at once": (1, 10), "later": (2, 10 + 40)}.get(left, (3, 10 + 20 + 40))
-    assert garbage["after_oom"] == 20 + 40
+    assert garbage["after_oom"] == (20 if left == "later" else 20 + 40)
     assert (garbage["collections"], garbage["freed"]) == counted
 
 
