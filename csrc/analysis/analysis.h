@@ -108,8 +108,9 @@ typedef struct cm_garbage {
     int64_t freed, most;  /* most: by one of them */
     int64_t after_oom;    /* freed of what was alive at the last refused request; 0 without one */
     int64_t at_peak;      /* of the peak's bytes */
-    cm_contributor *contributors; /* of at_peak, largest first */
-    size_t contributor_count;
+    /* Largest first: of at_peak; of freed and after_oom. */
+    cm_contributor *contributors, *freed_contributors;
+    size_t contributor_count, freed_count;
 } cm_garbage;
 
 typedef struct cm_device_report {

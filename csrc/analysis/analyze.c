@@ -377,6 +377,7 @@ void cm_analysis_free(cm_analysis *analysis)
     for (size_t i = 0; i < analysis->device_count; i++) {
         free(analysis->device[i].contributors);
         free(analysis->device[i].garbage.contributors);
+        free(analysis->device[i].garbage.freed_contributors);
         free(analysis->device[i].timeline);
         cm_ooms_free(analysis->device[i].ooms, analysis->device[i].oom_count);
         free(analysis->device[i].tensors);

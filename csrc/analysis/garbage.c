@@ -46,7 +46,7 @@ typedef struct device {
 typedef struct origin {
     uint32_t births; /* number + 1, 0 = not known yet */
     uint32_t moment; /* of at_peak: an older one has none */
-    cm_amount at_peak;
+    cm_amount at_peak, freed;
 } origin;
 
 typedef struct garbage {
@@ -189,6 +189,11 @@ static bool collect(garbage *g, device *d, const cm_change *c, const bool was[MO
     bool on_its_way = g->run->replay->step == refusal->step && !refusal->after_full;
     if (was[REFUSAL] && (on_its_way || !may_be_in_use(g, d, b, c->block.step, REFUSAL)))
         d->refused -= c->bytes;
+    else if (g->final)
+        return true;
+    origin *o = &g->origin[c->block.origin];
+    o->freed.bytes -= c->bytes;
+    o->freed.count++;
     return true;
 }
 
@@ -270,19 +275,25 @@ static bool event(void *part, const cm_record *record)
 static bool gather(const garbage *g, size_t number, cm_garbage *sum)
 {
     const cm_replay *replay = g->run->replay;
-    cm_contributors list = {0};
+    cm_contributors at_peak = {0}, freed = {0};
     bool fine = true;
     for (uint32_t i = 0; fine && i < g->origin_capacity && i < replay->origin_count; i++) {
         const origin *o = &g->origin[i];
-        if (replay->origin[i].device != number ||
-            o->moment != g->device[number].moment[PEAK].number || o->at_peak.count == 0)
+        if (replay->origin[i].device != number)
+            continue;
+        if (o->freed.count > 0)
+            fine = cm_contributors_add(&freed, replay, i, o->freed);
+        if (o->moment != g->device[number].moment[PEAK].number || o->at_peak.count == 0)
             continue;
         sum->at_peak += o->at_peak.bytes;
-        fine = cm_contributors_add(&list, replay, i, o->at_peak);
+        fine &= cm_contributors_add(&at_peak, replay, i, o->at_peak);
     }
-    cm_contributors_sort(list.contributor, list.count);
-    sum->contributors = list.contributor;
-    sum->contributor_count = list.count;
+    cm_contributors_sort(at_peak.contributor, at_peak.count);
+    cm_contributors_sort(freed.contributor, freed.count);
+    sum->contributors = at_peak.contributor;
+    sum->contributor_count = at_peak.count;
+    sum->freed_contributors = freed.contributor;
+    sum->freed_count = freed.count;
     return fine;
 }
 

@@ -542,6 +542,9 @@ static const cm_field garbage_rows[] = {
              "step only where collections in the loop freed some of the line's blocks, too"),
     CM_ARRAY(T, garbage.contributors, garbage.contributor_count, cm_contributor,
              cm_py_contributor_fields, "contributors", "of `at_peak`, the largest first"),
+    CM_ARRAY(T, garbage.freed_contributors, garbage.freed_count, cm_contributor,
+             cm_py_contributor_fields, "freed_contributors",
+             "of `freed` and `after_oom`, the largest first"),
 };
 static CM_FIELDS(garbage_fields, "garbage", T, false, garbage_rows);
 

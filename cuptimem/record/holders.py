@@ -477,9 +477,9 @@ def _analysis(core: Any, source: tuple[str, object, int], patience: float) -> Ma
 
 
 def _waited(raw: Mapping[str, Any]) -> dict[str, list[int]]:
-    """Where collections have freed much of what a device had at its peak: the stacks that made it, by device."""
+    """Where collections have freed much beside what a device had at its peak: the stacks that made it, by device."""
     return {
-        row["device"]: [one[2] for one in row["garbage"]["contributors"]]
+        row["device"]: [one[2] for key in ("contributors", "freed_contributors") for one in row["garbage"][key]]
         for row in raw["devices"]
         if is_much(max(row["garbage"]["most"], row["garbage"]["at_peak"]), row["peak"])
     }

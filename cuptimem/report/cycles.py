@@ -6,15 +6,17 @@ CYCLE = "only a reference cycle"  # referrers.Search.unnamed: before the ring of
 
 _LEAST = 1 << 20  # bytes of garbage: less is said of none
 _SHARE = 20  # ... and of the peak at least one in so many
-_MAKER = re.compile(CYCLE + r": (?:closure \w+ of (\S+\(\))|traceback → (\w+ in \S+\(\))|(\w+)\.\w)")
+_FUNCTION = re.compile(CYCLE + r": (?:closure \w+ of (\S+\(\))|traceback → (\w+ in \S+\(\)))")
+_CLASS = re.compile(r"(?:: |→ )(\w+)\.\w")
 
 
 def is_much(garbage: int, peak: int) -> bool:
     return garbage >= max(_LEAST, peak // _SHARE)
 
 
-def class_of(path: str) -> str:
-    """The class that a holder's path names where only a cycle holds: Episode of Episode.env → Env.episode. Else the
-    function that calls itself, or the variable that keeps an exception with its traceback, or ""."""
-    found = _MAKER.match(path)
-    return next(filter(None, found.groups()), "") if found else ""
+def classes_of(path: str) -> str:
+    """The classes that a holder's path names where only a cycle holds: "Episode and Env" of Episode.env → Env.episode.
+    Else the function that calls itself, or the variable that keeps an exception with its traceback, or ""."""
+    if found := _FUNCTION.match(path):
+        return next(filter(None, found.groups()))
+    return " and ".join(dict.fromkeys(_CLASS.findall(path))) if path.startswith(CYCLE) else ""

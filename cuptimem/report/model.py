@@ -24,7 +24,7 @@ from cuptimem.report.contents import LiveTensor as LiveTensor
 from cuptimem.report.contents import Peak as Peak
 from cuptimem.report.contents import first_lines as first_lines
 from cuptimem.report.contents import lines_of as lines_of
-from cuptimem.report.cycles import class_of, is_much
+from cuptimem.report.cycles import classes_of, is_much
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.held import HeldLine
 from cuptimem.report.kernels import Kernels
@@ -179,11 +179,17 @@ class Garbage:
     # in use then), without what a line's last step before it made (which may have been in use, too).
     at_peak: int = 0
     contributors: tuple[Contributor, ...] = ()  # of at_peak, the largest first
+    freed_contributors: tuple[Contributor, ...] = ()  # of freed and after_oom
 
     @property
     def line(self) -> Line | None:
-        """The user's line that made most of what the peak had of it."""
-        return next(iter(lines_of(self.contributors)), None)
+        """The user's line that made most of what the peak had of it, else of all of it."""
+        return next(iter(lines_of(self.contributors)), self.made)
+
+    @property
+    def made(self) -> Line | None:
+        """The user's line that made most of it."""
+        return next(iter(lines_of(self.freed_contributors)), None)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -504,13 +510,16 @@ class Report(Displayed, Brief):
         return one if one and device.peak is contents and is_much(one.at_peak, contents.bytes) else None
 
     def cycles(self, device: str, line: Line | None = None) -> str:
-        """The class whose objects make the cycles that held blocks of this device, of this line where it is known; "":
-        no search for holders has seen any."""
-        held = [one for one in (*self.waiting, *self.leaks, *self.suspects) if one.device == device]
+        """The classes whose objects make the cycles that held most of this device's blocks, of this line's where it is
+        known: "Episode and Env"; "": no search for holders has seen any."""
         frame = line.frame if line is not None else None
-        held.sort(key=lambda one: frame is None or one.frame is None or not one.frame.same_line(frame))
-        paths = (one.path for row in held for one in row.holders)
-        return next((found for path in paths if (found := class_of(path))), "")
+        sums: dict[str, int] = {}
+        for row in (*self.waiting, *self.leaks, *self.suspects):
+            if row.device == device and (frame is None or (row.frame is not None and row.frame.same_line(frame))):
+                for one in row.holders:
+                    made = classes_of(one.path)
+                    sums[made] = sums.get(made, 0) + one.bytes * bool(made)
+        return max(sums, key=lambda made: sums[made], default="")
 
     @cached_property
     def process_growth(self) -> process.ProcessGrowth | None:

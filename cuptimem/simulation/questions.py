@@ -452,7 +452,8 @@ class Inquiry:
             return None
         taken = next(one.used for one in reversed(self._attempts) if one.what.startswith(_COLLECTS) and one.used)
         how = _how_often(report, report.device(left.device), self._setup.memory - taken)
-        made = report.cycles(left.device)
+        garbage = report.device(left.device).garbage
+        made = report.cycles(left.device, garbage.made if garbage is not None else None)
         reason = f"{_refusal(main)}, and {cards.text(report.collected_after(left))} of what was alive was garbage"
         reason += f" (cycles of {made})" if made else ""
         hint = (

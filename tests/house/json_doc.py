@@ -68,10 +68,11 @@ REGIONS = {
     "check": Region(("*/check",)),
     "garbage": Region(
         ("*/garbage",),
-        without=("contributors",),
+        without=("contributors", "freed_contributors"),
         more={
-            "line": "the user's line that made most of `at_peak`, a frame; null without one",
-            "class": "of the objects that make the cycles; null where no search for holders has seen any",
+            "line": "the user's line that made most of `at_peak`, else of all of it, a frame; null without one",
+            "class": "of the objects that make the cycles (Episode and Env); null where no search for holders has "
+            "seen any",
         },
     ),
     "host_read": Region(("*summary/host_reads",)),

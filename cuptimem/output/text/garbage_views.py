@@ -31,7 +31,7 @@ def at_refusal(report: Report, oom: OutOfMemory) -> list[Block]:
     if freed == 0:
         return []
     garbage = report.device(oom.device).garbage
-    made = _cycles(report, oom.device, garbage.line if garbage is not None else None)
+    made = _cycles(report, oom.device, garbage.made if garbage is not None else None)
     enough = "; gc.collect() before it would have made room" if freed >= oom.requested else ""
     return prose(
         f"{size(freed)} ({share(freed, oom.allocated)}) of what was alive was garbage: only reference cycles held it "
@@ -64,17 +64,18 @@ def refused(report: Report) -> str:
     return ""
 
 
-def sawtooth(device: Device) -> str:
+def sawtooth(report: Report, device: Device) -> str:
     """What waits for Python's collector, where it is much: it grows until that runs."""
     one = device.garbage
     if one is None:
         return ""
     freed = f"{plural(one.collections, 'collection')} freed {size(one.freed)}"
-    return f"but garbage in reference cycles grew to {size(one.most)} on {device.name} ({freed})"
+    cycles = _cycles(report, device.name, one.made)
+    return f"but garbage grew to {size(one.most)} on {device.name} ({freed}): {cycles}"
 
 
 def _cycles(report: Report, device: str, line: Line | None) -> str:
-    """cycles of Episode, most made at rl.py:31"""
+    """cycles of Episode and Env, most of it made at rl.py:31"""
     made = report.cycles(device, line)
     said = f"cycles of {made}" if made else "reference cycles"
-    return said if line is None or line.frame is None else f"{said}, most made at {place(line.frame)}"
+    return said if line is None or line.frame is None else f"{said}, most of it made at {place(line.frame)}"

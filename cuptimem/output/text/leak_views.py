@@ -391,7 +391,7 @@ def _headline(report: Report, steps: str, largest: str = "") -> str:
     if refused := garbage_views.refused(report):
         what = refused
     elif report.sawtooth is not None:
-        what = garbage_views.sawtooth(report.sawtooth)
+        what = garbage_views.sawtooth(report, report.sawtooth)
     elif slow:
         what = f"{where(slow[0])} grows by {_total(slow[0], sign='')} a step, negligible"
         what += f" (and {plural(len(slow) - 1, 'more line')})" if len(slow) > 1 else ""
