@@ -18,5 +18,5 @@ def classes_of(path: str) -> str:
     """The classes that a holder's path names where only a cycle holds: "Episode and Env" of Episode.env → Env.episode.
     Else the function that calls itself, or the variable that keeps an exception with its traceback, or ""."""
     if found := _FUNCTION.match(path):
-        return next(filter(None, found.groups()))
+        return str(found[1] or found[2])
     return " and ".join(dict.fromkeys(_CLASS.findall(path))) if path.startswith(CYCLE) else ""

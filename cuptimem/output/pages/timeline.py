@@ -5,7 +5,7 @@ everything that a contributor is grouped by. Text from the trace is made printab
 """
 
 import os
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from cuptimem.output.pages import page as pages
@@ -13,7 +13,7 @@ from cuptimem.output.pages.heading import head, warnings
 from cuptimem.output.text import leak_views, peak_views, views
 from cuptimem.output.text.clock_views import counted_by
 from cuptimem.output.text.part_views import under
-from cuptimem.output.text.words import count, duration, function, share, shortened, signed, size
+from cuptimem.output.text.words import count, duration, function, plural, share, shortened, signed, size
 from cuptimem.report import grouping
 from cuptimem.report.chart import PHASES, Chart, Span
 from cuptimem.report.leaks import Leak
@@ -440,25 +440,38 @@ def _peak_table(device: Device) -> dict[str, Any]:
 
 def _steps_table(report: Report, device: Device) -> dict[str, Any]:
     steps = _steps_of(report, device.name)
-    shown = steps if len(steps) <= 2 * _STEPS else [*steps[:_STEPS], *steps[-_STEPS:]]
+    rows: list[dict[str, str]] = []
+    before = -1
+    for place in _shown_steps(steps, device.peak.step):
+        if left := place - before - 1:
+            most = max(steps[before + 1 : place], key=lambda step: step.peak)
+            rows.append({"left": f"{plural(left, 'more step')}, of at most {size(most.peak)}: cuptimem steps"})
+        rows.append(_step_row(steps[place]))
+        before = place
+    return {"device": clean(device.name), "count": plural(len(steps), "step"), "rows": rows}
+
+
+def _shown_steps(steps: Sequence[Step], peak: int | None) -> list[int]:
+    """Places of the first, the last, and those about the peak's; of a gap of one that one, too."""
+    last = len(steps) - 1
+    places = {*range(_STEPS), *range(last - _STEPS + 1, last + 1)}
+    for place, step in enumerate(steps):
+        if step.index == peak:
+            places.update(range(place - 1, place + 2))
+    return [place for place in range(last + 1) if place in places or {place - 1, place + 1} <= places]
+
+
+def _step_row(step: Step) -> dict[str, str]:
     return {
-        "device": clean(device.name),
-        "count": count(len(steps)),
-        "left": count(len(steps) - len(shown)) if len(steps) > len(shown) else "",
-        "rows": [
-            {
-                "index": str(step.index),
-                "loop": clean(step.loop),
-                "begin": duration(step.begin_ns),
-                "start": size(step.start),
-                "peak": size(step.peak),
-                "end": size(step.end),
-                "change": signed(step.end - step.start),
-                "allocated": size(step.allocated),
-                "freed": size(step.freed),
-            }
-            for step in shown
-        ],
+        "index": str(step.index),
+        "loop": clean(step.loop),
+        "begin": duration(step.begin_ns),
+        "start": size(step.start),
+        "peak": size(step.peak),
+        "end": size(step.end),
+        "change": signed(step.end - step.start),
+        "allocated": size(step.allocated),
+        "freed": size(step.freed),
     }
 
 

@@ -151,6 +151,35 @@ def test_the_peak_is_in_the_markup_too(synthetic: Report) -> None:
         assert f'<td class="number">{line.bytes:,}</td>' in page
 
 
+def steps_shown(report: Report) -> list[int | str]:
+    """Of the table of steps: their numbers, and what its gaps say."""
+    rows = re.findall(r'<tr><td class="number">(\d+)</td><td>\w*</td>|>… ([^,]*), of at most', timeline.page(report))
+    return [int(step) if step else left for step, left in rows]
+
+
+@pytest.mark.parametrize("steps", [20, 21, 60])
+def test_a_gap_between_steps_is_a_row(tmp_path: Path, steps: int) -> None:
+    """Its row says how many are left out; of one more than is shown none is."""
+    shown = steps_shown(report_of(traces.training(steps, leak=True), tmp_path))
+    assert shown == ([*range(10), "40 more steps", *range(50, 60)] if steps == 60 else [*range(steps)])
+
+
+def test_the_peaks_step_is_among_the_rows(tmp_path: Path) -> None:
+    trace = traces.training(30)
+    trace.alloc(1 << 44, 1 << 24, trace.line(70))
+    trace.tick(traces.STEP, 1, trace.line(31, "train.py"))
+    trace.free(1 << 44)
+    for _ in range(30):
+        trace.alloc(1 << 44, 8, trace.line(70))
+        trace.tick(traces.STEP, 1, trace.line(31, "train.py"))
+        trace.free(1 << 44)
+    report = report_of(trace, tmp_path)
+    peak = report.peak.step
+    assert peak is not None and 12 < peak < 48
+    left = [f"{peak - 11} more steps", f"{49 - peak} more steps"]
+    assert steps_shown(report) == [*range(10), left[0], peak - 1, peak, peak + 1, left[1], *range(51, 61)]
+
+
 def test_hostile_names_are_text(tmp_path: Path) -> None:
     report = report_of(traces.hostile(), tmp_path)
     page = timeline.page(report)

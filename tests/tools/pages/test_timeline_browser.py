@@ -304,6 +304,15 @@ def test_print_is_white_and_has_the_tables(opened: Open, leaking: Report, browse
     assert f"{leaking.peak.bytes:,}" in text and "train.py:40" in text and "Steps on cpu" in text
 
 
+def test_tables_fit_into_a_narrow_window(opened: Open, browser_page: Any, tmp_path: Path) -> None:
+    report = cuptimem.open(traces.training(12, leak=True, file=f"{'long_' * 12}.py").write(tmp_path / "long.cmem"))
+    browser_page.set_viewport_size({"width": 800, "height": 900})
+    page = opened(report)
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 800
+    wide = "() => [...document.querySelectorAll('.numbers table')].map(one => one.getBoundingClientRect().right)"
+    assert all(right <= 800 for right in page.evaluate(wide))
+
+
 def test_without_javascript_the_tables_are_there(browser_process: Any, leaking: Report, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(timeline.page(leaking), encoding="utf-8")
