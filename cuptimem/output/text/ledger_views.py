@@ -184,6 +184,25 @@ def _unmeasured(report: Report, one: Ledger) -> str:
     return f"{one.device}: between two measurements {held}"
 
 
+def _tensors_elsewhere(report: Report, one: Ledger) -> str:
+    """Where tensors alone had their peak, if they had clearly more there than at the device's fullest moment."""
+    peak = next((device.peak for device in report.devices if device.name == one.device), None)
+    more = 0 if peak is None else peak.bytes - one.tensors - one.rounding
+    if peak is None or one.what != "peak" or more <= one.used // 100:
+        return ""
+    when = "before" if peak.time_ns < one.time_ns else "behind"
+    said = f"Tensors had {size(more)} more at their peak ({size(peak.bytes)}), {moment(peak.time_ns, peak.step)}"
+    cached = "what they gave back stays in PyTorch's cache, and others took more"
+    return f"{said}, {when} this moment: {cached if when == 'before' else 'others had less by then'}."
+
+
+def _other_moments(report: Report, one: Ledger) -> list[Block]:
+    """Why a figure elsewhere may be larger than one here."""
+    if said := _unmeasured(report, one):
+        return warning(said)
+    return prose(said, "dim") if (said := _tensors_elsewhere(report, one)) else []
+
+
 # -- what is not known ---------------------------------------------------------------------------------------------
 
 
@@ -330,7 +349,7 @@ def full(report: Report, ledgers: Sequence[Ledger], top: int) -> list[Block]:
             Text(_headline(one), "title"),
             *_answer(one, report.driver.mode == "callbacks"),
             _table(one, top),
-            *(warning(said) if (said := _unmeasured(report, one)) else []),
+            *_other_moments(report, one),
             *_unknown(one),
         ]
     blocks += _host(report.driver.host, top)
@@ -345,7 +364,7 @@ def short(report: Report) -> list[Block]:
             at = f"{duration(one.time_ns)} after the start"
             text = f"{one.device}: {size(one.used)} used at its fullest, {at}: {parts(one, _IN_SUMMARY)}"
             blocks.append(Text(f"  {text}", hang=4, breaks="[,:] ", prose=True))
-            blocks += warning(said) if (said := _unmeasured(report, one)) else []
+            blocks += _other_moments(report, one)
     on_cuda = any(device.name.startswith("cuda") for device in report.devices)
     driver = report.driver
     if driver.mode == "slots" and (blocks or on_cuda):

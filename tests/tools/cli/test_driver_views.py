@@ -295,6 +295,22 @@ def test_what_lies_between_two_measurements_is_said(make: Make, tensors: int) ->
     assert (said in prose(ledger(report))) == (said in prose(str(report).splitlines())) == (tensors == 30 * GIB)
 
 
+@pytest.mark.parametrize(("tensors", "after_s"), [(40, 1), (40, -1), (60, 1)])
+def test_that_tensors_had_more_elsewhere_is_said(folder: Path, tensors: int, after_s: int) -> None:
+    """Where PyTorch's allocator held as much there. Within a hundredth nothing is said."""
+    raw = driver_sample.analysis(folder)
+    (device,) = (one for one in raw["devices"] if one["device"] == "cuda:0")
+    one = driver_sample.ledger(tensors=tensors * GIB, cached=82 * GIB - tensors * GIB)
+    device |= {"reserved_peak": 82 * GIB, "peak": 60 * GIB + one["rounding"]}
+    device["peak_time_ns"] = one["time_ns"] - after_s * 1_000_000_000
+    raw["ledger"] = [one]
+    report = from_dict("other.cmem", raw)
+    said = {1: "before this moment: what they gave back", -1: "behind this moment: others had less"}[after_s]
+    more = f"Tensors had 20.0 GiB more at their peak ({size(device['peak'])})"
+    for view in (prose(ledger(report)), prose(str(report).splitlines())):
+        assert (more in view, said in view) == (tensors == 40, tensors == 40)
+
+
 def test_headline(make: Make) -> None:
     lines = str(make()).splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("  cuda:0: 96.0 GiB used"))
