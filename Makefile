@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
+.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -111,6 +111,9 @@ test: set-up ## run all tests but the long ones (ARGS="-k name" or ARGS=tests/to
 
 check: $(STAMP)/package ## lint, and the tests that need neither PyTorch nor a sanitizer build
 	@CUPTIMEM_CUDA=no $(BIN)/python -m tests.everything --check $(ARGS)
+
+extended: set-up ## the tests of which `make test` has a faster one; the workflow runs both
+	@CUPTIMEM_CUDA=$(CUDA) $(BIN)/python -m tests.everything --extended $(ARGS)
 
 long: set-up ## the tests and numbers for which `make test` has no time
 	@CUPTIMEM_CUDA=$(CUDA) $(BIN)/python -m tests.everything --long $(ARGS)

@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parent
 
 # A test that has one of these fixtures, also by way of others, is marked so. Files say it by pytestmark.
 MARKS = {"needs_torch": "torch", "needs_sanitizer": "sanitizer", "browser_process": "browser"}
+# The tests of an option, which run without it only if they are `scaled`.
+CHOICES = {"long": ("long", "scaled"), "extended": ("extended",)}
 # What is compiled with a sanitizer; in cudasim/tests/core and record/driver/test_callbacks.py those parameters
 # say so themselves.
 SANITIZED = (
@@ -23,6 +25,7 @@ SANITIZED = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     words = "only the tests that are marked long or scaled, the latter with their long numbers (make long)"
     parser.addoption("--long", action="store_true", help=words)
+    parser.addoption("--extended", action="store_true", help="only the tests that are marked extended (make extended)")
     parser.addoption("--without", action="append", default=[], metavar="MARK", help="no test that is marked so")
 
 
@@ -44,11 +47,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             found.add("sanitizer")
         for mark in found:
             item.add_marker(mark)
-    long, without = config.getoption("--long"), config.getoption("--without")
+    without = set(config.getoption("--without"))
+    wanted = [name for name in CHOICES if config.getoption(f"--{name}")]
+    only = {mark for name in wanted for mark in CHOICES[name]}
 
     def is_chosen(item: pytest.Item) -> bool:
         found = {mark.name for mark in item.iter_markers()}
-        return not found & set(without) and (bool(found & {"long", "scaled"}) if long else "long" not in found)
+        return not found & without and bool(found & only if only else not found & {"long", "extended"})
 
     config.hook.pytest_deselected(items=[item for item in items if not is_chosen(item)])
     items[:] = filter(is_chosen, items)

@@ -1,10 +1,10 @@
 """What `make test` runs: groups of tests, taken by four workers, which keep two cores busy to the end.
 
-    python -m tests.everything [--check | --long | --pythons] [pytest's arguments]
+    python -m tests.everything [--check | --extended | --long | --pythons] [pytest's arguments]
 
 --check: golden answers, lint, and what needs neither PyTorch nor a sanitizer build and costs little; with arguments all
-of these that needs neither. --long: the tests, and the numbers, for which `make test` has no time. --pythons: all that
-needs no PyTorch, with every other Python.
+of these that needs neither. --extended: the tests of which `make test` has a faster one. --long: the tests, and the
+numbers, for which `make test` has no time. --pythons: all that needs no PyTorch, with every other Python.
 Files and folders among the arguments choose groups. What a group wrote is shown whole when it ends; what failed
 anywhere is repeated at the end.
 """
@@ -110,7 +110,6 @@ class Group:
 
     name: str
     command: list[str]
-    may_be_empty: bool = False
     code: int = 0
     shown: str = ""
     seconds: float = 0
@@ -149,7 +148,7 @@ class Queue:
             with self._lock:
                 self._running.discard(process.pid)
             process.returncode = group.code = os.waitstatus_to_exitcode(status)
-            if group.code == NOTHING_CHOSEN and group.may_be_empty:
+            if group.code == NOTHING_CHOSEN:  # its tests are run elsewhere
                 group.code = 0
             log.seek(0)
             group.shown = log.read().decode(errors="replace")
@@ -237,7 +236,7 @@ class Run:
         for name, files in parts(chosen, begins):
             words = [word for file in files for word in self._files[file]]
             command = [interpreter, "-m", "pytest", "-q", *more, *self._options, *words]
-            yield Group(f"{version} {name}", command, may_be_empty=self._some or bool(more))
+            yield Group(f"{version} {name}", command)
 
 
 def groups(what: str, arguments: Sequence[str]) -> list[Group]:
@@ -247,8 +246,8 @@ def groups(what: str, arguments: Sequence[str]) -> list[Group]:
         if not arguments:
             found.insert(1, Group("lint", ["make", "--no-print-directory", "lint"]))
         return found
-    if what == "--long":
-        return chosen.main("--long")
+    if what in ("--long", "--extended"):
+        return chosen.main(what)
     if what == "--pythons":
         return chosen.others(all_files=True)
     main = chosen.main()
@@ -278,7 +277,7 @@ def interrupt(number: int, frame: object) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    modes = ("--check", "--long", "--pythons")
+    modes = ("--check", "--extended", "--long", "--pythons")
     what = arguments.pop(0) if arguments and arguments[0] in modes else ""
     signal.signal(signal.SIGINT, interrupt)  # which a shell's & would have ignored
     signal.signal(signal.SIGTERM, interrupt)

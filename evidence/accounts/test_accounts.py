@@ -49,23 +49,26 @@ def check_peak(said: dict[str, Any], end: dict[str, Any]) -> None:
         assert sum(int(row[4]) for row in labelled if row[0] == category) == parts.get(category, 0)
 
 
-# Both ways of each program, on both devices: `make long` runs the rest, `make accounts` each program on both.
-SHORT_INSIDE = ("GPT, AdamW", "GAN")
+# `make extended` runs the other windows, `make long` the rest, `make accounts` each program on both devices.
+INSIDE = ("GPT, AdamW", "GAN")
+WINDOWS = ("GPT, AdamW", "LSTM, Adam", "mixed precision, GradScaler", "checkpointing", "gradient accumulation")
 
 
-def cases(inside: Sequence[str], windows: Sequence[str]) -> list[Any]:
-    short = {(name, "inside") for name in inside} | {(name, "windows") for name in windows}
-    both = [(name, way) for name in NAMES for way in ("inside", "windows")]
-    return [pytest.param(*case, id=", ".join(case), marks=[] if case in short else pytest.mark.long) for case in both]
+def cases(inside: Sequence[str], windows: Sequence[str], extended: Sequence[str]) -> list[Any]:
+    def case(name: str, way: str, short: Sequence[str]) -> Any:
+        mark = pytest.mark.extended if way == "windows" and name in extended else pytest.mark.long
+        return pytest.param(name, way, id=f"{name}, {way}", marks=[] if name in short else mark)
+
+    return [case(name, way, short) for name in NAMES for way, short in (("inside", inside), ("windows", windows))]
 
 
-@pytest.mark.parametrize(("name", "way"), cases(SHORT_INSIDE, NAMES))
+@pytest.mark.parametrize(("name", "way"), cases(INSIDE, WINDOWS, NAMES))
 def test_on_the_cpu(name: str, way: str, cpu: Runs) -> None:
     check(said_by(cpu, name, way), way)
 
 
 @pytest.mark.cuda_torch
-@pytest.mark.parametrize(("name", "way"), cases((), NAMES[:4]))
+@pytest.mark.parametrize(("name", "way"), cases((), NAMES[:1], NAMES[:4]))
 def test_on_a_simulated_device(name: str, way: str, cuda: Runs) -> None:
     check(said_by(cuda, name, way), way)
 

@@ -15,6 +15,7 @@ from evidence.leaks.judge import Entry, Judgement, Said, judge, per_program_step
 from evidence.leaks.truth import Oracle, Samples, Truth, Undecided, growth
 
 FIXED = ("p02", "p03", "p11", "p17", "p18", "p58")
+EXTENDED = ("p17", "p18", "p58")  # of these: leaks, and what looks like one, of other kinds
 
 
 def written(tmp_path: Path, body: str, name: str = "p01") -> suite.Program:
@@ -44,7 +45,9 @@ def test_fixed_part_is_balanced() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("name", FIXED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.extended) if one in EXTENDED else one for one in FIXED]
+)
 def test_program(name: str, oracle: Oracle, python: Path, tmp_path: Path) -> None:
     (program,) = suite.programs([name])
     truth = oracle.truth(program.path, program.steps)

@@ -13,7 +13,10 @@ from tests.on_device.simulated.programs import PROGRAMS
 pytestmark = pytest.mark.cuda_torch
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# Inductor alone is in compile_graphs, Triton's way to the device in test_compile.py.
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.extended) if one == "compile_triton" else one for one in PROGRAMS]
+)
 def test_program(name: str, forked_on_device: Callable[..., Result], tmp_path: Path) -> None:
     program = PROGRAMS[name]
     done = forked_on_device(

@@ -222,7 +222,14 @@ print("steps", step + 1)
 """
 
 
-@pytest.mark.parametrize("read", ["loss.item()", "loss.detach().cpu().numpy()", "loss"])
+@pytest.mark.parametrize(
+    "read",
+    [
+        "loss.item()",
+        pytest.param("loss.detach().cpu().numpy()", marks=pytest.mark.extended),
+        pytest.param("loss", marks=pytest.mark.extended),
+    ],
+)
 def test_a_program_that_ends_by_a_loss_of_zero_is_run_the_other_way(simulate: Callable[..., Any], read: str) -> None:
     """One step, because the loss reads as zero: its peak is not what counts."""
     done = simulate(EARLY.format(read=read), "--memory", "2GiB", "--context", "100MiB")
@@ -253,7 +260,9 @@ print("tokens", ids.shape[1])
 """
 
 
-@pytest.mark.parametrize("stop", ["unfinished.max() == 0", "not unfinished.any()"])
+@pytest.mark.parametrize(
+    "stop", [pytest.param("unfinished.max() == 0", marks=pytest.mark.extended), "not unfinished.any()"]
+)
 def test_a_loop_of_tokens_runs_to_its_own_bound(simulate: Callable[..., Any], stop: str) -> None:
     """Whether a zero goes on or stops: the bound is computed, the end of a sentence is not."""
     done = simulate(GENERATE.format(stop=stop), "--memory", "4GiB", "--context", "100MiB")
@@ -337,7 +346,7 @@ print("FOUND " + json.dumps(stats))
 """
 
 
-@pytest.mark.parametrize("name", ["gpt_fp16_scaler", "fsdp2"])
+@pytest.mark.parametrize("name", ["gpt_fp16_scaler", pytest.param("fsdp2", marks=pytest.mark.extended)])
 def test_computing_changes_nothing_of_pytorchs(simulate: Callable[..., Any], name: str, tmp_path: Path) -> None:
     """Statistics of its allocator, every call that the device got, and all that the recording has, CPU included."""
     code = COMPARED.format(root=str(Path(__file__).parents[3]), name=name)

@@ -95,7 +95,12 @@ def test_it_is_entered_where_a_driver_answers(child: Child, fake: Path, deadly: 
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("deadly", "cuda"),
-    [("vendor's", "no driver"), ("played", "no device"), ("played", "a driver"), ("vendor's", "a driver")],
+    [
+        ("vendor's", "no driver"),
+        ("played", "no device"),
+        ("played", "a driver"),
+        pytest.param("vendor's", "a driver", marks=pytest.mark.extended),
+    ],
     indirect=["deadly"],
 )
 def test_doctor(run: Callable[..., Result], fake: Path, deadly: Path, tmp_path: Path, cuda: str) -> None:

@@ -83,7 +83,7 @@ say(bad=bad, published=published, during=during, tasks=tasks(),
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.extended)])
 def test_pools_and_data_loaders(child, tmp_path, method):
     pytest.importorskip("torch")
     answer = child(

@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("timer", ["ITIMER_REAL", "ITIMER_PROF"])
+@pytest.mark.parametrize("timer", ["ITIMER_REAL", pytest.param("ITIMER_PROF", marks=pytest.mark.extended)])
 def test_handlers_that_allocate(child, scale, keep, timer):
     pytest.importorskip("torch")
     answer = child(

@@ -52,6 +52,7 @@ def test_it_passes_with_its_baseline(project: Path) -> None:
     assert (project / "memory.json").exists()
 
 
+@pytest.mark.extended
 def test_a_larger_model_fails_with_the_line_that_did_it(project: Path) -> None:
     change(project, "F.relu(self.up(x))", "F.relu(self.up(x)) + F.relu(-self.up(x))")
     code, text = check(project)
@@ -69,6 +70,7 @@ def test_a_leak_fails_with_its_line(project: Path) -> None:
     assert "kept.append(batch + 1)" in text
 
 
+@pytest.mark.extended
 def test_save_writes_what_is_committed(project: Path) -> None:
     (committed,) = project.glob(".cuptimem/*/main.json")
     before = committed.read_bytes()

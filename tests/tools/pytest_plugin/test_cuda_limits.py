@@ -135,7 +135,7 @@ def test_device():
 """
 
 
-@pytest.mark.parametrize("chosen", ["five", "small or five or device"])
+@pytest.mark.parametrize("chosen", [pytest.param("five", marks=pytest.mark.extended), "small or five or device"])
 def test_reserved_memory_is_the_tests_own(cuda_suite: Suite, chosen: str) -> None:
     cuda_suite.pytester.makepyfile(test_it=RESERVED)
     run = cuda_suite.run(

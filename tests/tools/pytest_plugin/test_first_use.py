@@ -69,16 +69,15 @@ def _listed(ran: pytest.RunResult) -> list[str]:
         ((), OVER),
         (("-rf",), OVER),
         (("-q", "-ra"), OVER),
-        (("-n2",), OVER),
+        (("-n1",), OVER),
         (("-rA",), [*(f"PASSED test_it.py::test_{name}" for name in ("left", "nothing_left", "garbage")), *OVER]),
         (("-rN",), []),
-        (("-rs",), []),
         (("--no-summary", "--color=yes"), []),
     ],
 )
 def test_tests_over_a_limit_are_listed(pytester: pytest.Pytester, options: tuple[str, ...], listed: list[str]) -> None:
     """As pytest lists those that failed."""
-    if options == ("-n2",):
+    if options == ("-n1",):
         pytest.importorskip("xdist")
     pytester.makepyfile(test_it=TESTS)
     ran = pytester.runpytest_subprocess(*options)
