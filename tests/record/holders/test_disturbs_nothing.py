@@ -24,7 +24,7 @@ PROGRAMS = {
             search = held[-1]
             assert not [one for one in search.objects if type(one) is tuple and any(type(i) is Item for i in one)]
             yield Item()
-        for count in range(1, 14):  # at 10 the tuple is full, and grows with the next
+        for count in (1, 9, 10, 11, 13):  # at 10 the tuple is full, and grows with the next
             held = []
             assert len(tuple(items(count))) == count + 1
             assert len((lambda *all: all)(*items(count))) == count + 1
@@ -45,7 +45,7 @@ PROGRAMS = {
         models = [torch.nn.Linear(2, 2), torch.nn.Linear(3, 3)]
         thread = threading.Thread(target=make)
         thread.start()
-        for n in range(50):
+        for n in range(20):
             with living.undisturbed(torch):
                 living.find(torch)
                 walks._generations()

@@ -10,10 +10,12 @@ def test_windows_under_load(forked, scale, keep):
         """
 import threading, time, torch
 rounds = int(sys.argv[1])
-stop, count = threading.Event(), [0, 0, 0]
+sys.setswitchinterval(2e-4)                          # more changes of threads, and this one's turn comes sooner
+stop, busy, count = threading.Event(), threading.Event(), [0, 0, 0]
 def load(i):
     p = torch.randn(8, 8, requires_grad=True)
     while not stop.is_set():
+        busy.wait()
         y = (p @ p).relu()
         y.sum().backward(); p.grad = None; count[i] += 1
 threads = [threading.Thread(target=load, args=(i,)) for i in range(3)]
@@ -21,6 +23,7 @@ for t in threads: t.start()
 wrong, lost, events, overlaps = [], 0, 0, 0
 for r in range(rounds):
     mine = []
+    busy.set()
     before = torch.empty(3001 + r)                   # alive before: a seed
     with cuptimem.profile("run.cmem", overwrite=True) as outer:
         mine.append(torch.empty(5001 + r))
@@ -29,6 +32,7 @@ for r in range(rounds):
         mine.append(torch.empty(7001 + r))
         gone = torch.empty(9001 + r); del gone
         if inner: inner.stop()
+    busy.clear()                                     # until the next profile
     found = replay(rows("run.cmem"), snapshot_peak=False)
     sizes = {a: b.size for a, b in found.live.items()}
     lost += found.lost; events += found.allocations + found.frees
@@ -44,7 +48,7 @@ for r in range(rounds):
         if part.live[a].size != n: wrong.append((r, "window"))
         if part.allocations > found.allocations: wrong.append((r, "window has more than the whole"))
     if core.capture_active() or "cuptimem" in tasks(): wrong.append((r, "left over"))
-stop.set()
+stop.set(); busy.set()
 for t in threads: t.join()
 silent = len(rows("run.cmem"))
 say(wrong=wrong[:10], lost=lost, events=events, overlaps=overlaps, backward=min(count),

@@ -30,7 +30,7 @@ def test_killed_programs_lose_nothing(child, tmp_path, long):
 
     rings = tmp_path / "rings"
     rings.mkdir()
-    each = 10 if long else 4
+    each = 10 if long else 2
     chosen = cases(each)
     found = child("kill_zygote.py", tmp_path, json.dumps(chosen), CUPTIMEM_RING_DIR=str(rings), timeout=900)
     wrong = [
