@@ -1,0 +1,39 @@
+"""When gradients go."""
+
+from typing import Any
+
+from torch import nn
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+from cuptimem.simulation.changes.change import Change, patch
+
+
+class ZeroGradLate(Change):
+    """optimizer.zero_grad(set_to_none=True) right behind each step."""
+
+    why_not = "no optimizer stepped with gradients"
+
+    def install(self) -> None:
+        register_optimizer_step_post_hook(self._drop)
+
+    def _drop(self, optimizer: Optimizer, *_: object) -> None:
+        parameters = [one for group in optimizer.param_groups for one in group["params"]]
+        self.applied += sum(one.grad is not None for one in parameters)
+        optimizer.zero_grad(set_to_none=True)
+
+
+class SetToNone(Change):
+    """zero_grad() without set_to_none=False."""
+
+    why_not = "the program does not call zero_grad(set_to_none=False)"
+
+    def install(self) -> None:
+        for owner in (Optimizer, nn.Module):
+            patch(owner, "zero_grad", self._to_none)
+
+    def _to_none(self, original: Any) -> Any:
+        def zero_grad(this: Any, set_to_none: bool = True) -> None:
+            self.applied += not set_to_none
+            original(this, set_to_none=True)
+
+        return zero_grad

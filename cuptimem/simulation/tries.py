@@ -1,0 +1,244 @@
+"""Tries changes of a program: the unchanged script runs for a few steps with one change put in from outside.
+
+    tries.run("train.py", ["--batch", "8"], ["autocast", "checkpoint=blocks.*", "fused+zero_grad_late"])
+
+Each try is a fork of one process that has imported torch (try_server.py), on the simulated device or on the CPU. What
+the allocator counts is the answer. A change that found nothing to change is "not applied"; an exception says that it
+does not work with this program. Weights have no initial values on the simulated device: nothing there depends on them.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cuptimem import environ, interpreter
+from cuptimem.errors import Error
+from cuptimem.record import autostart
+from cuptimem.simulation import api, changes, launch, try_imports
+from cuptimem.simulation.child import SETTINGS
+from cuptimem.simulation.questions import NO_LIMIT
+
+STEPS = 3  # the first makes the optimizer's states, the second has them in forward and backward, the third is a spare
+TIMEOUT = 120.0  # seconds for a try
+CPU = "cpu"
+
+_TAIL = 4096  # bytes of what the program printed
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What a try found. Neither error nor why_not: the peak is that of the program with the change."""
+
+    change: str  # "" for the program as it is
+    peak_bytes: int | None  # in tensors; None where it is not known
+    reserved_bytes: int | None  # None on the CPU as well
+    applied: int  # how often the change did something
+    error: str | None = None  # it does not work with this program, and why
+    why_not: str = ""  # it was not applied, and why
+    steps: int = 0  # of the first optimizer that got so far
+    cpu_seconds: float = 0.0
+    output: str = ""  # the end of what the program printed, where it failed
+
+    @property
+    def is_answer(self) -> bool:
+        return self.error is None and not self.why_not
+
+
+def run(
+    program: str,
+    args: Sequence[str] = (),
+    tried: Sequence[str] = (),
+    *,
+    steps: int | None = STEPS,
+    device: str = "h100",
+    timeout: float = TIMEOUT,
+    progress: Callable[[int, int, str], None] = lambda number, total, change: None,
+) -> list[Tried]:
+    """The program as it is, and with each of the changes; changes that go together are written A+B=VALUE.
+
+    program: a script, "-m" or "-c"; args: what follows. steps: of its optimizer, behind which a try ends; None: it runs
+    to its end, as one without an optimizer does. device: a card to simulate, or "cpu". progress is called with the
+    number of each try, their total and the change. If the program as it is fails, nothing else is tried.
+
+    Raises Error where nothing can be tried at all: no such change, no torch for that device.
+    """
+    for text in tried:
+        changes.parse(text)
+    words = [program, *args]
+    with Server(device, try_imports.of_program(words)) as server:
+        found: list[Tried] = []
+        for number, change in enumerate(("", *tried)):
+            progress(number, len(tried) + 1, change)
+            found.append(server.run(words, change, steps, timeout))
+            if not found[0].is_answer:
+                break
+            if number == 0:
+                server.import_what_was_used()
+        return found
+
+
+class Server:
+    """The process whose forks are tries. device: a card to simulate, or "cpu"; modules: what it imports beside torch.
+
+    Raises Error where there is no torch for that device.
+    """
+
+    def __init__(self, device: str, modules: Sequence[str] = ()) -> None:
+        self._cpu = device == CPU
+        self._setup = None if self._cpu else api.make_setup(device, NO_LIMIT, 1, None, None, None)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._modules = list(modules)
+        self._unfit: set[str] = set()  # modules
+        self._number = 0
+        self._temporary = tempfile.TemporaryDirectory(prefix="cuptimem-try-")
+        self._folder = self._temporary.name
+
+    def __enter__(self) -> "Server":
+        if not self._cpu:
+            api.ready()
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self._temporary.cleanup()
+
+    def run(
+        self,
+        words: Sequence[str],
+        change: str = "",
+        steps: int | None = STEPS,
+        timeout: float = TIMEOUT,
+        folder: str = "",
+    ) -> Tried:
+        """A program (its script, -m or -c first) with one change or combination; "" for the program as it is.
+
+        folder: where it runs, the present one by default.
+        """
+        place = os.path.join(self._folder, str(self._number))
+        self._number += 1
+        request = {
+            "words": list(words),
+            "change": change,
+            "steps": steps or 0,
+            "device": "cpu" if self._cpu else "cuda",
+            "folder": folder or os.getcwd(),
+            "result": f"{place}.json",
+            "output": f"{place}.txt",
+            "timeout": timeout,
+        }
+        status = self._ask(request).get("status")
+        result: Mapping[str, Any] = {}
+        if os.path.exists(f"{place}.json"):
+            with open(f"{place}.json", encoding="utf-8") as file:
+                result = json.load(file)
+            self._modules = list(dict.fromkeys([*self._modules, *result["modules"]]))
+        return self._read(change, result, status, timeout, _tail(f"{place}.txt"))
+
+    def import_what_was_used(self) -> None:
+        """Has the server import what the program as it is imported of libraries, so that no other try does it again."""
+        self._check(self._ask({"modules": self._modules}))
+
+    def _read(self, change: str, result: Mapping[str, Any], status: Any, timeout: float, output: str) -> Tried:
+        if not result:
+            ended = f"it still ran after {timeout:g} s" if status == "time" else _ended(status)
+            return Tried(change, None, None, 0, ended, output=output)
+        nothing = "" if result["peak"] else f"it allocated nothing on the {'CPU' if self._cpu else 'simulated device'}"
+        error: str | None = result["error"] or nothing or None
+        why_not = result["refused"] or _why_not(result["applied"])
+        known = error is None and not result["refused"]
+        return Tried(
+            change,
+            result["peak"] if known else None,
+            (result["reserved"] or None) if known else None,
+            min((applied for _, applied, _ in result["applied"]), default=0),
+            None if result["refused"] else error,
+            why_not if error is None or result["refused"] else "",
+            result["steps"],
+            result["cpu"],
+            "" if known else output,
+        )
+
+    def _start(self) -> None:
+        """Again without a module that left the process unfit to fork."""
+        while True:
+            self._process = subprocess.Popen(
+                [sys.executable, *interpreter.flags(), "-P", "-W", "ignore", "-m", "cuptimem.simulation.try_server"],
+                env=self._environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            modules = [name for name in self._modules if name not in self._unfit]
+            if self._check(self._ask({"child": self._child(), "modules": modules})):
+                return
+
+    def _check(self, answer: Mapping[str, Any]) -> bool:
+        """Whether the server is fit to fork; otherwise it ends, and starts again with the next try."""
+        if not answer["unfit"]:
+            return True
+        self._unfit.add(answer["unfit"])
+        self._end()
+        return False
+
+    def _child(self) -> str:
+        """The folder of what follows values on the simulated device (child.py)."""
+        if self._cpu:
+            return ""
+        wishes = {"high_end": 0, "collects": 0, "other_branches": 0, "other_integers": 0, "timeout": 0}
+        with open(os.path.join(self._folder, SETTINGS), "w", encoding="utf-8") as file:
+            file.writelines(f"{name}={value}\n" for name, value in {**wishes, "parent": os.getpid()}.items())
+        return self._folder
+
+    def _environment(self) -> dict[str, str]:
+        base = {name: value for name, value in environ.inherited().items() if name not in autostart.VARIABLES}
+        return base if self._setup is None else {**base, **launch.variables(base, self._setup)}
+
+    def _ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._process is None:
+            self._start()
+        assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        if not line:
+            raise Error(f"the process that tries changes ended: {sys.executable} could not import torch")
+        answer: Mapping[str, Any] = json.loads(line)
+        return answer
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.close()
+        process.wait()
+        process.stdout.close()
+
+
+def _why_not(applied: Sequence[tuple[str, int, str]]) -> str:
+    """The reasons of the changes that did nothing, each with its name where there were several."""
+    return "; ".join(f"{name}: {why}" if len(applied) > 1 else why for name, count, why in applied if not count)
+
+
+def _ended(status: Any) -> str:
+    return f"it was ended by signal {-status}" if isinstance(status, int) and status < 0 else "it ended without a word"
+
+
+def _tail(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _TAIL))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,186 @@
+"""Is a change that is put in from outside the same as the change by hand, to the byte where it can be?"""
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import clean_environment
+
+pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
+TRIED = Path(__file__).with_name("tried")
+DRIVER = """
+import dataclasses, json, sys
+from cuptimem.simulation import tries
+with tries.Server("h100") as server:
+    print(json.dumps([dataclasses.asdict(server.run(**one)) for one in json.load(sys.stdin)]))
+"""
+GPT, IMAGES, OTHERS = (str(TRIED / f"{name}.py") for name in ("gpt", "images", "others"))
+Answers = Callable[[Sequence[Mapping[str, Any]]], list[Any]]
+
+
+@pytest.fixture(scope="module")
+def tried(sim_python: str, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """The answers to requests of one server, as dictionaries."""
+
+    def ask(requests: Sequence[Mapping[str, Any]]) -> list[Any]:
+        done = subprocess.run(
+            [sim_python, "-c", DRIVER],
+            input=json.dumps(list(requests)),
+            cwd=tmp_path_factory.mktemp("tries"),
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
+        assert done.returncode == 0, done.stderr
+        found: list[Any] = json.loads(done.stdout)
+        return found
+
+    return ask
+
+
+# The change, options of the program that is changed, how far its peak may lie from that of the change by hand.
+OF_GPT = (
+    ("zero_grad_late", (), 0),
+    ("set_to_none", ("--zeros",), 0),
+    ("fused", ("--batch", "1"), 0),
+    ("no_foreach", ("--batch", "1"), 0),
+    ("checkpoint", (), 0),
+    ("checkpoint=blocks.1,blocks.2", (), 0),
+    ("autocast", (), 0),
+    ("sgd", ("--batch", "1"), 0),
+    ("adam8bit", ("--batch", "1"), 0),
+    ("step_in_backward", ("--batch", "1"), 0.01),
+    ("chunked_loss", (), 0),
+    ("offload", (), 0),
+    ("autocast+checkpoint", (), 0),
+    ("autocast+fused+zero_grad_late", (), 0),
+    ("sgd+offload+chunked_loss", (), 0),
+)
+OF_IMAGES = (
+    ("in_place", (), 0),
+    ("accumulate", (), 0.01),
+    ("batch=4", (), 0),
+    ("batch=16", (), 0),
+    ("no_grad", ("--evaluations", "3"), 0),
+)
+
+
+def pairs() -> list[tuple[str, str, tuple[str, ...], float]]:
+    return [(GPT, *row) for row in OF_GPT] + [(IMAGES, *row) for row in OF_IMAGES]
+
+
+@pytest.fixture(scope="module")
+def answers(tried: Answers) -> list[Any]:
+    """Of each pair: as it is, changed from outside, changed by hand."""
+    requests = []
+    for program, change, options, _ in pairs():
+        steps = None if change == "no_grad" else 3
+        for given, by_hand in (("", ()), (change, ()), ("", ("--hand", change))):
+            requests.append({"words": [program, *options, *by_hand], "change": given, "steps": steps})
+    return tried(requests)
+
+
+@pytest.mark.parametrize("number", range(len(pairs())), ids=[row[1] for row in pairs()])
+def test_injected_as_by_hand(answers: list[Any], number: int) -> None:
+    _, change, _, tolerance = pairs()[number]
+    as_it_is, injected, by_hand = answers[3 * number : 3 * number + 3]
+    for one in (as_it_is, injected, by_hand):
+        assert one["error"] is None and not one["why_not"], one
+    assert injected["applied"] > 0
+    assert abs(injected["peak_bytes"] - by_hand["peak_bytes"]) <= tolerance * by_hand["peak_bytes"]
+    assert injected["peak_bytes"] != as_it_is["peak_bytes"] or change in SAVES_NOTHING
+
+
+SAVES_NOTHING = ("zero_grad_late",)
+
+
+# Case of the program, change, what is said: of an error, of a change that was not applied.
+REFUSALS = (
+    ("cpu", "", "it allocated nothing on the simulated device", ""),
+    ("exit", "", "it ended with exit code 3", ""),
+    ("sleeps", "", "it still ran after 3 s", ""),
+    ("killed", "", "it was ended by signal 9", ""),
+    ("raises", "", "ValueError: a mistake", ""),
+    ("reads", "zero_grad_late", "AttributeError: 'NoneType' object has no attribute 'norm'", ""),
+    ("clips", "step_in_backward", "", "it clips by the norm of all gradients, which are never there together then"),
+    ("accumulates", "step_in_backward", "", "it sums gradients of several backward passes before it steps"),
+    ("", "accumulate", "", "no batch comes from a DataLoader: give the program another batch size by hand"),
+    ("", "batch=4", "", "no batch comes from a DataLoader: give the program another batch size by hand"),
+    ("", "set_to_none", "", "the program does not call zero_grad(set_to_none=False)"),
+    ("", "no_grad", "", "no model is called in evaluation mode while autograd is on"),
+    ("", "checkpoint", "", "no block repeats in a model"),
+    ("", "checkpoint=blocks.*", "", "no module blocks.* is called in training"),
+    (
+        "",
+        "fused+checkpoint=blocks.*+no_grad",
+        "",
+        "checkpoint: no module blocks.* is called in training; "
+        "no_grad: no model is called in evaluation mode while autograd is on",
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def refusals(tried: Answers) -> list[Any]:
+    return tried(
+        [
+            {"words": [OTHERS, "--case", case], "change": change, "timeout": 3 if case == "sleeps" else 60}
+            for case, change, *_ in REFUSALS
+        ]
+    )
+
+
+@pytest.mark.parametrize("number", range(len(REFUSALS)), ids=["-".join(filter(None, row[:2])) for row in REFUSALS])
+def test_never_saves_nothing(refusals: list[Any], number: int) -> None:
+    """An exception, and a change that found nothing to change, have no peak that could be compared."""
+    _, change, error, why_not = REFUSALS[number]
+    found = refusals[number]
+    assert (found["error"] or "", found["why_not"]) == (error, why_not)
+    assert found["change"] == change
+    if error or why_not.startswith("it "):
+        assert found["peak_bytes"] is None
+
+
+def test_own_resets_and_files_of_a_program(tried: Answers, tmp_path: Path) -> None:
+    """A peak that the program resets counts; what it would save behind the last step is not written."""
+    here = str(tmp_path / "model.pt")
+    code = f"""
+import torch
+layer = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(layer.parameters())
+for _ in range(9):
+    torch.empty(1 << 20, device="cuda")
+    torch.cuda.reset_peak_memory_stats()
+    layer(torch.zeros(1, 8, device="cuda")).sum().backward()
+    optimizer.step()
+    torch.save(layer.state_dict(), {here!r}) if _ == 5 else None
+"""
+    few, all_steps = tried([{"words": ["-c", code]}, {"words": ["-c", code], "steps": None}])
+    assert few["error"] is None and few["steps"] == 3 and all_steps["steps"] == 9
+    assert few["peak_bytes"] > 4 << 20
+    assert (tmp_path / "model.pt").exists()  # of the second, whole run
+
+
+def test_modules_and_arguments(tried: Answers, tmp_path: Path) -> None:
+    """-m, the program's own modules, its arguments and its folder are as Python has them."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "size.py").write_text("SIZE = 1 << 20\n")
+    (package / "__main__.py").write_text(
+        "import sys, torch\nfrom package.size import SIZE\n"
+        "assert sys.argv[1:] == ['x'] and __name__ == '__main__' and sys.modules['__main__'].SIZE is SIZE\n"
+        "torch.empty(SIZE, device='cuda')\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, torch\nfrom package import size\nassert sys.argv == [__file__, 'x']\n"
+        "if __name__ == '__main__': torch.empty(2 * size.SIZE, device='cuda')\n"
+    )
+    found = tried([{"words": [str(script), "x"]}, {"words": ["-m", "package", "x"], "folder": str(tmp_path)}])
+    assert [(one["error"], one["peak_bytes"]) for one in found] == [(None, 8 << 20), (None, 4 << 20)]

@@ -1,0 +1,36 @@
+"""Programs with which a change does nothing, or does not work: --case NAME."""
+
+import argparse
+import os
+import time
+
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--case", default="")
+case = parser.parse_args().case
+if case == "cpu":
+    torch.zeros(8)
+    raise SystemExit
+if case == "exit":
+    raise SystemExit(3)
+if case == "sleeps":
+    time.sleep(600)
+if case == "killed":
+    os.kill(os.getpid(), 9)
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(8):
+    for part in range(2 if case == "accumulates" else 1):
+        loss = model(torch.zeros(16, 64, device="cuda")).sum()
+        if part == 0:
+            optimizer.zero_grad()
+        loss.backward()
+    if case == "clips":
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    if case == "reads":
+        print(model[0].weight.grad.norm())
+    if case == "raises":
+        raise ValueError("a mistake\nof two lines")
