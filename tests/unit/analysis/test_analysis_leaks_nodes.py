@@ -136,3 +136,17 @@ def test_what_grows_once_is_of_no_node(verdicts: Callable[..., dict[str, Any]], 
         p.t.add(SAMPLE, 3, (1 << 30) + 900 * len(p.kept) + 100_000 * (step > steps / 5), thread=0)
     (row,) = verdicts(p)["leaks"]
     assert row["bytes_per_step"] == 3.0 * 900
+
+
+@pytest.mark.parametrize(("samples", "said"), [(4, 1200), (3, 800)])
+def test_a_short_loop_has_few_samples(verdicts: Callable[..., dict[str, Any]], samples: int, said: int) -> None:
+    """Of a process that has much in malloc's lists it is asked twice a second."""
+    p = Program()
+    for step in range(400):
+        p.work()
+        p.kept += forward(p, keep=True)
+        p.tick()
+        if step >= 40 and step % 90 == 50 and step < 50 + 90 * samples:
+            p.t.add(SAMPLE, 3, (1 << 30) + 1200 * len(p.kept), thread=0)
+    (row,) = verdicts(p)["leaks"]
+    assert row["bytes_per_step"] == 3.0 * said
