@@ -1,6 +1,5 @@
 """What each verb shows, as blocks. Numbers carry their unit and their device; what is lost is always said."""
 
-import itertools
 import os
 import statistics
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from cuptimem.output.text import (
     oom_views,
     peak_views,
     process_views,
+    step_ends,
     table_views,
     tree_views,
 )
@@ -30,7 +30,6 @@ from cuptimem.report.account import Account
 from cuptimem.report.diff import DeviceDiff
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.kernels import Kernels
-from cuptimem.report.leaks import STEPS_NEEDED
 from cuptimem.report.ledger import Ledger
 from cuptimem.report.line_holders import LineHolders
 from cuptimem.report.model import Contents, Device, Report, Step
@@ -275,6 +274,7 @@ def _trend(report: Report) -> list[Block]:
         steps = [step for step in report.steps.ended if step.device == device.name]
         if not steps:
             continue
+        followers = step_ends.followers(report, steps)
         loops: dict[str, list[Step]] = {}
         for step in steps:
             loops.setdefault(step.loop, []).append(step)
@@ -287,7 +287,7 @@ def _trend(report: Report) -> list[Block]:
         for loop in named:
             peaks = [step.peak for step in loops[loop]]
             name = f"{device.name}, {loop}" if len(loops) > 1 else device.name
-            blocks.append(Text(f"  {name}: {_peaks(peaks)}; {_growth(loops[loop])}"))
+            blocks.append(Text(f"  {name}: {_peaks(peaks)}; {step_ends.growth(loops[loop], followers)}"))
         if rest:
             blocks.append(Text(f"  {device.name}: {rest}: cuptimem steps --all, or --json", "dim"))
     if not blocks:
@@ -321,36 +321,6 @@ def _peaks(peaks: list[int]) -> str:
         if low == high
         else f"peak per step {low} to {high}, median {size(int(statistics.median(peaks)))}"
     )
-
-
-def _growth(steps: list[Step]) -> str:
-    """How the live bytes at step ends went, first steps (which build state and caches) apart."""
-    settled = steps[max(2, len(steps) // 6) :] if len(steps) > 6 else steps
-    first, last = settled[0], settled[-1]
-    if len(settled) < 2:
-        return f"{size(last.end)} live at its end"
-    # What happens between two steps of the loop (an evaluation, another phase) is not theirs, nor is what its last step
-    # before that does: it ends where the other one begins.
-    indexes = {step.index for step in settled}
-    changes = [
-        after.end - before.end
-        for before, after in itertools.pairwise(settled)
-        if after.index - before.index == 1 and (after is last or after.index + 1 in indexes)
-    ]
-    change = sum(changes) if changes else last.end - first.end
-    if change == 0 and first.end == last.end:
-        return f"{size(last.end)} live at step ends, steady"
-    rate = statistics.mean(changes) if len(steps) >= STEPS_NEEDED and changes else 0
-    if change == 0:
-        pace = "steady while the loop runs"
-    elif rate and 0.5 <= statistics.median(changes) / rate <= 2:
-        pace = f"{signed(round(rate))} a step"
-    else:  # too few steps, now and then, up and down, or once: no rate that would go on
-        pace = f"{signed(change)} in {plural(len(changes) or len(settled) - 1, 'step')}"
-    low, high = size(first.end), size(last.end)
-    if low == high:
-        return f"{high} live at step ends, {pace}"
-    return f"live at step ends {low} (step {first.index}) to {high} (step {last.index}), {pace}"
 
 
 # -- peak ----------------------------------------------------------------------------------------------------------
