@@ -24,11 +24,11 @@
  *     generator update. With fewer iterations the groups stay, and their number is reported.
  *  4. Explicit, optimizer and backward ticks end a step, after the last tick of their group; of the
  *     latter two with what trails it, a metric: stacks that allocate behind it whatever call or
- *     batch comes next, and lead to none (step_clock_leads.c). Data and module ticks begin one,
- * with what leads to the first of their group: what was allocated just before it by a stack that
- * comes before this tick whatever the tick before was (step_clock_leads.c). The last of them ends
- * where a stack allocates that never did so before, or with the recording. A loader's last tick
- * that no call follows returned no batch.
+ *     batch comes next, or not before the first one of these, and lead to none. Data and module
+ *     ticks begin one, with what leads to the first of their group: what was allocated just before
+ *     it by a stack that comes before this tick whatever the tick before was (both:
+ *     step_clock_leads.c). The last of them ends where a stack allocates that never did so before,
+ *     or with the recording. A loader's last tick that no call follows returned no batch.
  *  5. Between two ticks of the clock, steps of a lower clock count if the program does something
  *     else there. For the optimizer: three times as many backward passes as usual, and at least
  *     three (a scaler that skips; passes inside the optimizer's own step do not count). Otherwise

@@ -3,7 +3,8 @@
  * whatever the site of the earlier one was. So what ends the previous iteration does not lead, nor
  * does setup: they come before one site only. Likewise a stack trails a tick, the metric computed
  * behind an update, if it allocated behind that site whatever the site of the next call or batch
- * was. */
+ * was, or if it never came before that call but behind this site, not even before the first one:
+ * what leads to a call led to the first, too. */
 #include "step_clock_leads.h"
 
 #include <stdlib.h>
@@ -32,7 +33,7 @@ typedef struct site {
     size_t count;
     uint32_t thread; /* of that tick */
     uint32_t led;    /* the segment in which cm_clock_leads_may_begin found what leads to it */
-    uint32_t before; /* of the tick before its first one: the site + 1 */
+    uint32_t before; /* of the tick before its first one: the site + 1; ANY_SITE: not known */
     uint64_t ticks;
 } site;
 
@@ -85,9 +86,15 @@ static uint64_t pair(uint32_t at, uint32_t stack)
 /* Whether the stack trails the site whose number + 1 is `last`. */
 static bool is_trailing(const cm_clock_leads *leads, uint32_t last, uint32_t stack)
 {
-    uint32_t next;
-    return cm_idmap_get(&leads->trails, pair(last, stack), &next) && next == ANY_SITE &&
-           !cm_idmap_get(&leads->trails, pair(LEADS, stack), &next);
+    uint32_t next, before;
+    if (!cm_idmap_get(&leads->trails, pair(last, stack), &next) ||
+        cm_idmap_get(&leads->trails, pair(LEADS, stack), &before))
+        return false;
+    if (next == ANY_SITE)
+        return true;
+    const site *s = &leads->site[next - 1];
+    return s->before != last && s->before != ANY_SITE &&
+           cm_idmap_get(&leads->after, pair(next - 1, stack), &before) && before == last;
 }
 
 void cm_clock_leads_relearn(cm_clock_leads *leads)
@@ -213,17 +220,17 @@ static bool learn_stack(cm_clock_leads *leads, uint32_t number, uint32_t stack, 
            learn_site(&leads->trails, pair(leads->last, stack), number + 1, &any);
 }
 
-/* Notes what was allocated between the last tick and one of this site. */
+/* Notes what was allocated between the last tick and one of this site; where that is known, by
+ * stacks that are new. */
 static bool learn(cm_clock_leads *leads, uint32_t number, bool begins)
 {
     uint32_t times = 0;
     cm_idmap_get(&leads->follows, pair(number, leads->last), &times);
-    if (times == LEARNT)
-        return true;
-    if (!cm_idmap_put(&leads->follows, pair(number, leads->last), times + 1))
+    if (times < LEARNT && !cm_idmap_put(&leads->follows, pair(number, leads->last), times + 1))
         return false;
     for (size_t i = 0; i < leads->count; i++)
-        if (!learn_stack(leads, number, leads->entry[i].stack, begins))
+        if ((times < LEARNT || leads->entry[i].fresh) &&
+            !learn_stack(leads, number, leads->entry[i].stack, begins))
             return false;
     return true;
 }
@@ -302,7 +309,7 @@ bool cm_clock_leads_tick(cm_clock_leads *leads, const cm_tick *tick, cm_clock_le
     lead->first = s->ticks++ == 0;
     if (lead->first) {
         s->thread = tick->thread;
-        s->before = leads->last;
+        s->before = leads->compacted ? ANY_SITE : leads->last;
     }
     lead->behind = tick->at;
     lead->trailed =

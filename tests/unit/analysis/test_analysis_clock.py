@@ -1323,7 +1323,7 @@ def test_the_batch_of_the_first_step_belongs_to_it(program: Program) -> None:
     program.block(SETUP)
     made, ends = learn(program, 5)
     result = program.result()
-    assert (result.begin, result.ends) == (made[0], ends)
+    assert (result.begin, result.ends) == (made[0], [end + 1 for end in ends])  # with what trails the update
 
 
 def test_another_thread_leads_to_nothing(program: Program) -> None:
@@ -1413,8 +1413,52 @@ def test_what_trails_an_update_is_of_its_step(program: Program, also_calls: bool
     of_training = [end for end, loop in zip(result.ends, result.loop_of, strict=True) if loop == "training"]
     assert result.loops == {"training": 12, "evaluation": 4}
     assert of_training[2::3] == evaluations
-    # Known from the first evaluation on.
-    assert [of_training[i] for i in (3, 4, 6, 7, 9, 10)] == [ends[i] for i in (4, 5, 7, 8, 10, 11)]
+    assert [of_training[i] for i in (0, 1, 3, 4, 6, 7, 9, 10)] == [ends[i] for i in (1, 2, 4, 5, 7, 8, 10, 11)]
+
+
+@pytest.mark.parametrize("loader", [True, False])
+def test_what_trails_an_update_is_known_without_an_evaluation(program: Program, loader: bool) -> None:
+    """What leads to a batch or call led to the first one, too."""
+    ends = []
+    for step in range(12):
+        at = program.position if loader else program.block(BATCH)
+        program.tick(DATA if loader else MODULE, 300, 50)
+        program.backward()
+        program.opt()
+        program.block(AFTER)
+        if step % 5 == 4:
+            program.block(SUM)
+        ends.append(at)
+    result = program.result()
+    assert result.ends == [*ends[1:], program.position]
+
+
+def test_where_the_first_call_also_follows_an_update_nothing_trails(program: Program) -> None:
+    """A generator's noise is made between two updates from the first iteration on."""
+    program.new(1)
+    program.new(2)
+    for _ in range(12):
+        program.block(BATCH)
+        program.tick(MODULE, 300, 50)
+        program.backward()
+        program.opt(1, 20)
+        program.block(AFTER)
+        program.tick(MODULE, 310, 60)
+        program.backward()
+        program.opt(2, 21)
+    result = program.result()
+    assert result.ends == program.ends[1::2]
+
+
+def test_where_the_first_calls_leads_were_left_out_nothing_trails(program: Program) -> None:
+    program.block(BATCH)
+    program.library.cm_clock_compacted(program.clock)
+    for _ in range(12):
+        program.tick(MODULE, 300, 50)
+        program.backward()
+        program.opt()
+        program.block(BATCH)
+    assert program.result().ends == program.ends
 
 
 def test_what_leads_to_a_call_trails_nothing(program: Program) -> None:
