@@ -211,7 +211,9 @@ static bool add_step(const primary *p, const cm_clock_group *g, cm_moment end, u
                            .backward = backward,
                            .kind = p->kind,
                            .line = data ? g->last_line : g->first_line,
-                           .sanity = g->sanity};
+                           .sanity = g->sanity,
+                           .trailed = cm_clock_ends_a_step(p->kind) &&
+                                      end.position > g->last.position + 1};
     return cm_clock_add_draft(out, &step);
 }
 
@@ -421,8 +423,10 @@ static bool name_stretches(const cm_clock *clock, const cm_clock_drafts *d, cm_s
             out->change[out->change_count++] = (cm_clock_change){
                 (uint32_t)begin, (uint32_t)loop, d->step[begin].kind, d->step[begin].line};
         out->loop[loop].steps += end - begin;
-        for (size_t i = begin; i < end; i++)
+        for (size_t i = begin; i < end; i++) {
             out->step[i] = (cm_clock_step){d->step[i].end, (uint32_t)loop};
+            out->loop[loop].trailed |= d->step[i].trailed;
+        }
     }
     free_lines(&l);
     return fine;

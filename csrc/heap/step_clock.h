@@ -97,6 +97,7 @@ typedef struct cm_clock_loop {
     char name[32]; /* training, evaluation, sanity check; "training 2" for another line */
     uint32_t kind, line;
     uint64_t steps;
+    bool trailed; /* a step has what was allocated behind its last tick */
 } cm_clock_loop;
 
 typedef struct cm_clock_change {

@@ -54,7 +54,7 @@ typedef struct cm_clock_draft {
     cm_moment end;
     uint64_t backward; /* nodes started by its end */
     uint32_t kind, line;
-    bool sanity;
+    bool sanity, trailed; /* of a trainer's check; it ends behind its last tick */
 } cm_clock_draft;
 
 typedef struct cm_clock_drafts {

@@ -638,6 +638,7 @@ static const cm_field loop_rows[] = {
     CM_ENUM(T, kind, ticks, "kind", "what counts the steps"),
     CM_LINE(T, line, "where", "the code line that steps"),
     CM_PLAIN(T, steps, "steps", "how many"),
+    CM_PLAIN(T, trailed, "trailed", "a step has what was allocated behind its last tick"),
 };
 static CM_FIELDS(loop_fields, "clock_loop", T, false, loop_rows);
 #undef T

@@ -161,8 +161,8 @@ def _rate(leak: Leak) -> str:
 
 def made_behind(stack: Stack, clock: Mapping[str, Any] | None) -> bool:
     """Whether this happens behind the line that ends a step, in the same pass of the loop: `losses.append(loss)` below
-    `optimizer.step()`. The clock counts it to the next step; it belongs to the one that has just ended."""
-    if clock is None or clock["kind"] not in _ENDS_A_STEP or clock["where"] is None:
+    `optimizer.step()`. It belongs to the step that has just ended, to which a clock with `trailed` steps counts it."""
+    if clock is None or clock["trailed"] or clock["kind"] not in _ENDS_A_STEP or clock["where"] is None:
         return False
     file, line, function = clock["where"]
     return any(frame.file == file and frame.function == function and frame.line > line for frame in stack)

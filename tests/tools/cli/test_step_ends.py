@@ -8,6 +8,7 @@ import pytest
 
 import cuptimem
 from cuptimem.output.text import step_ends
+from cuptimem.report.leaks import made_behind
 from cuptimem.report.model import ClockChange, Step, Steps
 from tests.tools.cli import sample
 
@@ -80,3 +81,9 @@ def test_ends_that_are_not_alike_have_no_difference(report: cuptimem.Report) -> 
     said = told(report, rows_of(report, [("T", 900), ("T", 100), ("E", 100)]))
     assert said == "live at step ends 900 B (step 0) to 100 B (step 1)"
     assert told(report, rows_of(report, [("T", 100), ("E", 100)])) == "100 B live at its end"
+
+
+def test_what_the_clock_counts_to_the_ended_step_is_not_moved_again() -> None:
+    clock = {"kind": "optimizer", "where": ("/p/train.py", 7, "main")}
+    stack = (cuptimem.Frame("/p/train.py", "main", 9),)
+    assert [made_behind(stack, {**clock, "trailed": trailed}) for trailed in (False, True)] == [True, False]

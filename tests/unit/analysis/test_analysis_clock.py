@@ -42,6 +42,7 @@ class Loop(ctypes.Structure):
         ("kind", ctypes.c_uint32),
         ("line", ctypes.c_uint32),
         ("steps", ctypes.c_uint64),
+        ("trailed", ctypes.c_bool),
     ]
 
 
