@@ -1,16 +1,16 @@
 """Turns the tables of this directory into C. Run by setup.py at build time; standard library only.
 
-A table, <library>.txt, has a line for each function that a CUDA library exports:
+A table, <library>.txt, says of each function that a CUDA library exports what a call does:
 
     library cuBLAS          what handles are charged to, as the report names it
     refused 15              the library's status for "not supported"
 
-    cublasSaxpy_v2          ok
-    cublasSdot_v2           float@6
-    cublasCreate_v2         custom
-    cublasXtCreate          refuse
+    ok cublasSaxpy_v2 cublasDaxpy_v2
+    float@6 cublasSdot_v2
+    custom cublasCreate_v2 cublasDestroy_v2
+    refuse cublasXtCreate
 
-The words after a name say what a call does; arguments are counted from 0, leaving floating point ones (which travel in
+The words before the names say it; arguments are counted from 0, leaving floating point ones (which travel in
 registers of their own) out. Every function returns 0 unless it says otherwise.
 
     ok              nothing: kernels compute nothing here
@@ -26,7 +26,8 @@ registers of their own) out. Every function returns 0 unless it says otherwise.
 
 A function that is written by hand wins over any description: what is generated is weak.
 
-Facts that CUPTI and cuGetProcAddress report may follow, in the tables of the driver and of the runtime:
+A function with facts that CUPTI and cuGetProcAddress report has a line of its own, its name first, in the tables of the
+driver and of the runtime:
 
     cuMemAlloc_v2           custom since=3020 id=243 (uint64_t *dptr, size_t bytesize)
 
@@ -47,6 +48,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -126,23 +128,39 @@ def _line(table: Table, words: list[str], parameters: str) -> None:
             _callback(table, number, callback)
     elif name == "lookup" and len(rest) == 3:
         table.lookups.append((rest[0], int(rest[1]), rest[2]))
-    elif name in table.entries:
-        raise ValueError(f"{name} is described twice")
-    elif not rest:
-        raise ValueError(f"{name} is not described")
-    elif not re.fullmatch(r"[A-Za-z_]\w*", name):
-        raise ValueError(f"{name} is no name of a function")
+    elif _describes(name):
+        does = list(takewhile(_describes, words))
+        for function in words[len(does) :]:
+            _function_line(table, function, does, "")
+        if len(does) == len(words):
+            raise ValueError(f"nothing does {' '.join(does)}")
     else:
-        stated = [word.partition("=") for word in rest if word.partition("=")[0] in FACTS]
-        facts = {what: int(value) for what, _, value in stated}
-        does = [word for word in rest if word.partition("=")[0] not in FACTS]
-        for word in does:
-            _check(word, alone=len(does) == 1)
-        if parameters and ("id" not in facts or parameters[-1] != ")"):
-            raise ValueError(f"{name}'s parameters are for a callback, and end with )")
-        table.entries[name] = Entry(name, tuple(does), facts, tuple(filter(None, parameters[:-1].split(", "))))
-        if "id" in facts:
-            _callback(table, facts["id"], name)
+        _function_line(table, name, rest, parameters)
+
+
+def _describes(word: str) -> bool:
+    """Whether it says what a call does: no function has such a name."""
+    what, states, _ = word.partition("=")
+    return word in WHOLE or "@" in word or (states == "=" and what not in FACTS)
+
+
+def _function_line(table: Table, name: str, words: list[str], parameters: str) -> None:
+    stated = [word.partition("=") for word in words if word.partition("=")[0] in FACTS]
+    facts = {what: int(value) for what, _, value in stated}
+    does = [word for word in words if word.partition("=")[0] not in FACTS]
+    if name in table.entries:
+        raise ValueError(f"{name} is described twice")
+    if not does:
+        raise ValueError(f"{name} is not described")
+    if name in WHOLE or not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise ValueError(f"{name} is no name of a function")
+    for word in does:
+        _check(word, alone=len(does) == 1)
+    if parameters and ("id" not in facts or parameters[-1] != ")"):
+        raise ValueError(f"{name}'s parameters are for a callback, and end with )")
+    table.entries[name] = Entry(name, tuple(does), facts, tuple(filter(None, parameters[:-1].split(", "))))
+    if "id" in facts:
+        _callback(table, facts["id"], name)
 
 
 def _callback(table: Table, number: int, name: str) -> None:

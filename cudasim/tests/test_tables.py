@@ -24,8 +24,8 @@ def test_words(tmp_path: Path) -> None:
     (tmp_path / "entries.c").write_text(
         generated(
             tmp_path,
-            "nop ok\ngone refuse  # a comment\nfail error=7\nmine custom\nopen handle@1\nshut close@0\nmake object@0\n"
-            "drop free@0\nmany int@0=-3 size@1=5 int64@2 float@3 double@4=2 complex@5 zcomplex@6\n",
+            "ok nop idle\nrefuse gone  # a comment\nerror=7 fail\ncustom mine\nhandle@1 open\nclose@0 shut\n"
+            "object@0 make\nfree@0 drop\nint@0=-3 size@1=5 int64@2 float@3 double@4=2 complex@5 zcomplex@6 many\n",
         )
     )
     client = tmp_path / "client.c"
@@ -37,7 +37,7 @@ def test_words(tmp_path: Path) -> None:
         #include <stdlib.h>
         #include <string.h>
         #include "core/sim.h"
-        int nop(void), gone(int), fail(void), open(int, void *), shut(void *), make(void **), drop(void *);
+        int nop(void), idle(void), gone(int), fail(void), open(int, void *), shut(void *), make(void **), drop(void *);
         int many(int *, size_t *, int64_t *, float *, double *, float complex *, double complex *);
         static char noted[64], owner[64], *device;
         static int charged;
@@ -62,7 +62,7 @@ def test_words(tmp_path: Path) -> None:
             void *handle = NULL, *object = NULL;
             int i = 9; size_t s = 9; int64_t l = 9; float f = 9; double d = 9;
             float complex c = 9; double complex z = 9;
-            assert(nop() == 0 && fail() == 7 && noted[0] == 0);
+            assert(nop() == 0 && idle() == 0 && fail() == 7 && noted[0] == 0);
             assert(gone(1) == 15 && strcmp(noted, "gone") == 0);
             assert(open(0, &handle) == 0 && handle && strcmp(owner, "cuTEST") == 0);
             assert(shut(handle) == 0 && open(0, &handle) != 0 && !handle && open(0, NULL) != 0);
@@ -93,6 +93,11 @@ def test_words(tmp_path: Path) -> None:
         "name error@1",
         "name handle@0=1",
         "name@1 ok",
+        "ok",
+        "ok name ok",
+        "ok int@0 name",
+        "ok name\nrefuse name",
+        "ok since=2000 name",
         "again ok\nagain ok",
         "name int@-1",
         "name ok id=3 (int a",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def build(path: Path, *macros: str) -> Path:
 def build_deadly(path: Path) -> Path:
     """A libcupti with all that any release exports, which ends the process whatever is called; and when it is loaded,
     unless MAY_LOAD is set, for PyTorch loads one."""
-    names = [line.split()[0] for line in EXPORTS.read_text().splitlines() if line.startswith("cupti")]
+    names = re.findall(r"\bcupti[A-Z]\w*", EXPORTS.read_text())
     text = "#include <stdlib.h>\n" + "".join(f"void {name}(void)\n{{\n    abort();\n}}\n" for name in names)
     text += "__attribute__((constructor)) static void load(void)\n{\n"
     text += '    if (!getenv("MAY_LOAD"))\n        abort();\n}\n'
