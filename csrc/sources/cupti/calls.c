@@ -81,27 +81,7 @@
     GIVES(runtime_mipmap, handle), SIZED(RUNTIME_MIPMAP, runtime_mipmap, format), PLAIN
 #define READ_runtime_3d GIVES(runtime_3d, memory), SIZED(RUNTIME_3D, runtime_3d, memory), PLAIN
 
-#define WORKS(structure) .does = CM_CALL_WORKS, NO_HANDLE, .stream = AT(structure, stream)
-#define READ_launch WORKS(launch)
 #define READ_launch_ex .does = CM_CALL_WORKS, PLAIN, .configured = true
-#define READ_launch_graph WORKS(launch_graph)
-#define READ_copy WORKS(copy)
-#define READ_copy_array WORKS(copy_array)
-#define READ_copy_peer WORKS(copy_peer)
-#define READ_copy_described WORKS(copy_described)
-#define READ_copy_attributes WORKS(copy_attributes)
-#define READ_copy_3d_attributes WORKS(copy_3d_attributes)
-#define READ_copies WORKS(copies)
-#define READ_copies_v2 WORKS(copies_v2)
-#define READ_copies_3d WORKS(copies_3d)
-#define READ_copies_3d_v2 WORKS(copies_3d_v2)
-#define READ_set WORKS(set)
-#define READ_set_16 WORKS(set_16)
-#define READ_set_32 WORKS(set_32)
-#define READ_set_2d WORKS(set_2d)
-#define READ_set_2d_16 WORKS(set_2d_16)
-#define READ_set_2d_32 WORKS(set_2d_32)
-#define READ_works .does = CM_CALL_WORKS, PLAIN
 
 #define D(function, number, structure, ...)                                                        \
     {                                                                                              \
@@ -112,6 +92,20 @@
         .name = #function, .id = number, .domain = CM_DOMAIN_RUNTIME, READ_##structure,            \
         __VA_ARGS__                                                                                \
     }
+/* Work, and its twin for a default stream of the thread's own. at: the stream, in bytes. */
+#define W(function, suffix, number, of_twin, work, at)                                             \
+    {.name = #function,                                                                            \
+     .id = number,                                                                                 \
+     .domain = CM_DOMAIN_DRIVER,                                                                   \
+     .does = CM_CALL_WORKS,                                                                        \
+     .kind = CM_WORK_##work,                                                                       \
+     NO_HANDLE,                                                                                    \
+     .stream = at},                                                                                \
+    {                                                                                              \
+        .name = #function "_" #suffix, .id = of_twin, .domain = CM_DOMAIN_DRIVER,                  \
+        .does = CM_CALL_WORKS, .kind = CM_WORK_##work, NO_HANDLE, .stream = at, .per_thread = true \
+    }
+#define ABSENT CM_CALL_ABSENT
 #define KIND(name) .kind = CM_DRIVER_##name
 #define WORK(name) .kind = CM_WORK_##name
 /* The kind of a free is unknown: one function frees several kinds. */
@@ -231,100 +225,55 @@ const cm_call cm_calls[] = {
     R(cudaDeviceReset_v3020, 164, reset_current, KIND(CONTEXT)),
     R(cudaThreadExit_v3020, 123, reset_current, KIND(CONTEXT)),
 
-    D(cuLaunchKernel, 307, launch, WORK(KERNEL)),
-    D(cuLaunchKernel_ptsz, 442, launch, WORK(KERNEL), OWN_DEFAULT),
-    D(cuLaunchCooperativeKernel, 477, launch, WORK(KERNEL)),
-    D(cuLaunchCooperativeKernel_ptsz, 478, launch, WORK(KERNEL), OWN_DEFAULT),
+    W(cuLaunchKernel, ptsz, 307, 442, KERNEL, 40),
+    W(cuLaunchCooperativeKernel, ptsz, 477, 478, KERNEL, 40),
     D(cuLaunchKernelEx, 652, launch_ex, WORK(KERNEL)),
     D(cuLaunchKernelEx_ptsz, 653, launch_ex, WORK(KERNEL), OWN_DEFAULT),
-    D(cuGraphLaunch, 514, launch_graph, WORK(GRAPH)),
-    D(cuGraphLaunch_ptsz, 515, launch_graph, WORK(GRAPH), OWN_DEFAULT),
+    W(cuGraphLaunch, ptsz, 514, 515, GRAPH, 8),
 
-    D(cuMemcpy, 305, works, WORK(COPY)),
-    D(cuMemcpy_ptds, 408, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyPeer, 318, works, WORK(COPY)),
-    D(cuMemcpyPeer_ptds, 409, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpy3DPeer, 320, works, WORK(COPY)),
-    D(cuMemcpy3DPeer_ptds, 410, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyHtoD_v2, 276, works, WORK(COPY)),
-    D(cuMemcpyHtoD_v2_ptds, 397, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyDtoH_v2, 278, works, WORK(COPY)),
-    D(cuMemcpyDtoH_v2_ptds, 398, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyDtoD_v2, 280, works, WORK(COPY)),
-    D(cuMemcpyDtoD_v2_ptds, 399, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyDtoA_v2, 285, works, WORK(COPY)),
-    D(cuMemcpyDtoA_v2_ptds, 400, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyAtoD_v2, 284, works, WORK(COPY)),
-    D(cuMemcpyAtoD_v2_ptds, 401, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyHtoA_v2, 292, works, WORK(COPY)),
-    D(cuMemcpyHtoA_v2_ptds, 402, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyAtoH_v2, 282, works, WORK(COPY)),
-    D(cuMemcpyAtoH_v2_ptds, 403, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyAtoA_v2, 286, works, WORK(COPY)),
-    D(cuMemcpyAtoA_v2_ptds, 404, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpy2D_v2, 287, works, WORK(COPY)),
-    D(cuMemcpy2D_v2_ptds, 405, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpy2DUnaligned_v2, 288, works, WORK(COPY)),
-    D(cuMemcpy2DUnaligned_v2_ptds, 406, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpy3D_v2, 290, works, WORK(COPY)),
-    D(cuMemcpy3D_v2_ptds, 407, works, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyAsync, 306, copy, WORK(COPY)),
-    D(cuMemcpyAsync_ptsz, 418, copy, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyPeerAsync, 319, copy_peer, WORK(COPY)),
-    D(cuMemcpyPeerAsync_ptsz, 426, copy_peer, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpy3DPeerAsync, 321, copy_described, WORK(COPY)),
-    D(cuMemcpy3DPeerAsync_ptsz, 427, copy_described, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyHtoDAsync_v2, 277, copy, WORK(COPY)),
-    D(cuMemcpyHtoDAsync_v2_ptsz, 421, copy, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyDtoHAsync_v2, 279, copy, WORK(COPY)),
-    D(cuMemcpyDtoHAsync_v2_ptsz, 422, copy, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyDtoDAsync_v2, 281, copy, WORK(COPY)),
-    D(cuMemcpyDtoDAsync_v2_ptsz, 423, copy, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyHtoAAsync_v2, 293, copy_array, WORK(COPY)),
-    D(cuMemcpyHtoAAsync_v2_ptsz, 419, copy_array, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyAtoHAsync_v2, 283, copy_array, WORK(COPY)),
-    D(cuMemcpyAtoHAsync_v2_ptsz, 420, copy_array, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpy2DAsync_v2, 289, copy_described, WORK(COPY)),
-    D(cuMemcpy2DAsync_v2_ptsz, 424, copy_described, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpy3DAsync_v2, 291, copy_described, WORK(COPY)),
-    D(cuMemcpy3DAsync_v2_ptsz, 425, copy_described, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyBatchAsync, 776, copies, WORK(COPY)),
-    D(cuMemcpyBatchAsync_ptsz, 777, copies, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyBatchAsync_v2, 796, copies_v2, WORK(COPY)),
-    D(cuMemcpyBatchAsync_v2_ptsz, 797, copies_v2, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpy3DBatchAsync, 778, copies_3d, WORK(COPY)),
-    D(cuMemcpy3DBatchAsync_ptsz, 779, copies_3d, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpy3DBatchAsync_v2, 798, copies_3d_v2, WORK(COPY)),
-    D(cuMemcpy3DBatchAsync_v2_ptsz, 799, copies_3d_v2, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpyWithAttributesAsync, 837, copy_attributes, WORK(COPY)),
-    D(cuMemcpyWithAttributesAsync_ptsz, 838, copy_attributes, WORK(COPY), OWN_DEFAULT),
-    D(cuMemcpy3DWithAttributesAsync, 839, copy_3d_attributes, WORK(COPY)),
-    D(cuMemcpy3DWithAttributesAsync_ptsz, 840, copy_3d_attributes, WORK(COPY), OWN_DEFAULT),
+    W(cuMemcpy, ptds, 305, 408, COPY, ABSENT),
+    W(cuMemcpyPeer, ptds, 318, 409, COPY, ABSENT),
+    W(cuMemcpy3DPeer, ptds, 320, 410, COPY, ABSENT),
+    W(cuMemcpyHtoD_v2, ptds, 276, 397, COPY, ABSENT),
+    W(cuMemcpyDtoH_v2, ptds, 278, 398, COPY, ABSENT),
+    W(cuMemcpyDtoD_v2, ptds, 280, 399, COPY, ABSENT),
+    W(cuMemcpyDtoA_v2, ptds, 285, 400, COPY, ABSENT),
+    W(cuMemcpyAtoD_v2, ptds, 284, 401, COPY, ABSENT),
+    W(cuMemcpyHtoA_v2, ptds, 292, 402, COPY, ABSENT),
+    W(cuMemcpyAtoH_v2, ptds, 282, 403, COPY, ABSENT),
+    W(cuMemcpyAtoA_v2, ptds, 286, 404, COPY, ABSENT),
+    W(cuMemcpy2D_v2, ptds, 287, 405, COPY, ABSENT),
+    W(cuMemcpy2DUnaligned_v2, ptds, 288, 406, COPY, ABSENT),
+    W(cuMemcpy3D_v2, ptds, 290, 407, COPY, ABSENT),
+    W(cuMemcpyAsync, ptsz, 306, 418, COPY, 24),
+    W(cuMemcpyPeerAsync, ptsz, 319, 426, COPY, 40),
+    W(cuMemcpy3DPeerAsync, ptsz, 321, 427, COPY, 8),
+    W(cuMemcpyHtoDAsync_v2, ptsz, 277, 421, COPY, 24),
+    W(cuMemcpyDtoHAsync_v2, ptsz, 279, 422, COPY, 24),
+    W(cuMemcpyDtoDAsync_v2, ptsz, 281, 423, COPY, 24),
+    W(cuMemcpyHtoAAsync_v2, ptsz, 293, 419, COPY, 32),
+    W(cuMemcpyAtoHAsync_v2, ptsz, 283, 420, COPY, 32),
+    W(cuMemcpy2DAsync_v2, ptsz, 289, 424, COPY, 8),
+    W(cuMemcpy3DAsync_v2, ptsz, 291, 425, COPY, 8),
+    W(cuMemcpyBatchAsync, ptsz, 776, 777, COPY, 64),
+    W(cuMemcpyBatchAsync_v2, ptsz, 796, 797, COPY, 56),
+    W(cuMemcpy3DBatchAsync, ptsz, 778, 779, COPY, 32),
+    W(cuMemcpy3DBatchAsync_v2, ptsz, 798, 799, COPY, 24),
+    W(cuMemcpyWithAttributesAsync, ptsz, 837, 838, COPY, 32),
+    W(cuMemcpy3DWithAttributesAsync, ptsz, 839, 840, COPY, 16),
 
-    D(cuMemsetD8_v2, 249, works, WORK(SET)),
-    D(cuMemsetD8_v2_ptds, 411, works, WORK(SET), OWN_DEFAULT),
-    D(cuMemsetD16_v2, 250, works, WORK(SET)),
-    D(cuMemsetD16_v2_ptds, 412, works, WORK(SET), OWN_DEFAULT),
-    D(cuMemsetD32_v2, 251, works, WORK(SET)),
-    D(cuMemsetD32_v2_ptds, 413, works, WORK(SET), OWN_DEFAULT),
-    D(cuMemsetD2D8_v2, 252, works, WORK(SET)),
-    D(cuMemsetD2D8_v2_ptds, 414, works, WORK(SET), OWN_DEFAULT),
-    D(cuMemsetD2D16_v2, 253, works, WORK(SET)),
-    D(cuMemsetD2D16_v2_ptds, 415, works, WORK(SET), OWN_DEFAULT),
-    D(cuMemsetD2D32_v2, 254, works, WORK(SET)),
-    D(cuMemsetD2D32_v2_ptds, 416, works, WORK(SET), OWN_DEFAULT),
-    D(cuMemsetD8Async, 216, set, WORK(SET)),
-    D(cuMemsetD8Async_ptsz, 428, set, WORK(SET), OWN_DEFAULT),
-    D(cuMemsetD16Async, 218, set_16, WORK(SET)),
-    D(cuMemsetD16Async_ptsz, 429, set_16, WORK(SET), OWN_DEFAULT),
-    D(cuMemsetD32Async, 220, set_32, WORK(SET)),
-    D(cuMemsetD32Async_ptsz, 430, set_32, WORK(SET), OWN_DEFAULT),
-    D(cuMemsetD2D8Async, 222, set_2d, WORK(SET)),
-    D(cuMemsetD2D8Async_ptsz, 431, set_2d, WORK(SET), OWN_DEFAULT),
-    D(cuMemsetD2D16Async, 224, set_2d_16, WORK(SET)),
-    D(cuMemsetD2D16Async_ptsz, 432, set_2d_16, WORK(SET), OWN_DEFAULT),
-    D(cuMemsetD2D32Async, 226, set_2d_32, WORK(SET)),
-    D(cuMemsetD2D32Async_ptsz, 433, set_2d_32, WORK(SET), OWN_DEFAULT),
+    W(cuMemsetD8_v2, ptds, 249, 411, SET, ABSENT),
+    W(cuMemsetD16_v2, ptds, 250, 412, SET, ABSENT),
+    W(cuMemsetD32_v2, ptds, 251, 413, SET, ABSENT),
+    W(cuMemsetD2D8_v2, ptds, 252, 414, SET, ABSENT),
+    W(cuMemsetD2D16_v2, ptds, 253, 415, SET, ABSENT),
+    W(cuMemsetD2D32_v2, ptds, 254, 416, SET, ABSENT),
+    W(cuMemsetD8Async, ptsz, 216, 428, SET, 24),
+    W(cuMemsetD16Async, ptsz, 218, 429, SET, 24),
+    W(cuMemsetD32Async, ptsz, 220, 430, SET, 24),
+    W(cuMemsetD2D8Async, ptsz, 222, 431, SET, 40),
+    W(cuMemsetD2D16Async, ptsz, 224, 432, SET, 40),
+    W(cuMemsetD2D32Async, ptsz, 226, 433, SET, 40),
 };
 const size_t cm_call_count = sizeof cm_calls / sizeof cm_calls[0];
 _Static_assert(sizeof cm_calls / sizeof cm_calls[0] < 255, "a row's number is a byte");

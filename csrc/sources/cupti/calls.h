@@ -1,9 +1,9 @@
 /* What each call of CUDA does with memory, and how to read that from its parameters.
  *
  * Each parameter structure ends with the last field that is read; calls with equal beginnings share
- * one. A row of calls.c gives each callback's number and structure. A test compares all of it with
- * the vendor's headers (tests/record/driver/test_calls_vendor.py). Numbers are stable
- * across releases. */
+ * one. Of work only the stream is read. A row of calls.c gives each callback's number and
+ * structure, or where the stream is. A test compares all of it with the vendor's headers
+ * (tests/record/driver/test_calls_vendor.py). Numbers are stable across releases. */
 #ifndef CM_SOURCES_CUPTI_CALLS_H
 #define CM_SOURCES_CUPTI_CALLS_H
 
@@ -337,152 +337,9 @@ typedef struct cm_launch_config {
 
 /* --- work ------------------------------------------------------------------------------------- */
 
-typedef struct cm_call_launch {
-    void *function;
-    unsigned grid_x, grid_y, grid_z;
-    unsigned block_x, block_y, block_z;
-    unsigned shared;
-    void *stream;
-} cm_call_launch;
-
 typedef struct cm_call_launch_ex {
     const cm_launch_config *config;
 } cm_call_launch_ex;
-
-typedef struct cm_call_launch_graph {
-    void *graph;
-    void *stream;
-} cm_call_launch_graph;
-
-/* cuMemcpyAsync and its like: two addresses, a size, the stream. */
-typedef struct cm_call_copy {
-    uint64_t to;
-    uint64_t from;
-    size_t size;
-    void *stream;
-} cm_call_copy;
-
-typedef struct cm_call_copy_array {
-    uint64_t to;
-    uint64_t at;
-    uint64_t from;
-    size_t size;
-    void *stream;
-} cm_call_copy_array;
-
-typedef struct cm_call_copy_peer {
-    uint64_t to;
-    void *to_context;
-    uint64_t from;
-    void *from_context;
-    size_t size;
-    void *stream;
-} cm_call_copy_peer;
-
-typedef struct cm_call_copy_described {
-    const void *description;
-    void *stream;
-} cm_call_copy_described;
-
-typedef struct cm_call_copy_attributes {
-    uint64_t to;
-    uint64_t from;
-    size_t size;
-    const void *attributes;
-    void *stream;
-} cm_call_copy_attributes;
-
-typedef struct cm_call_copy_3d_attributes {
-    const void *operation;
-    unsigned long long flags;
-    void *stream;
-} cm_call_copy_3d_attributes;
-
-typedef struct cm_call_copies {
-    const void *to;
-    const void *from;
-    const void *sizes;
-    size_t count;
-    const void *attributes;
-    const void *indices;
-    size_t attribute_count;
-    void *failed;
-    void *stream;
-} cm_call_copies;
-
-typedef struct cm_call_copies_v2 {
-    const void *to;
-    const void *from;
-    const void *sizes;
-    size_t count;
-    const void *attributes;
-    const void *indices;
-    size_t attribute_count;
-    void *stream;
-} cm_call_copies_v2;
-
-typedef struct cm_call_copies_3d {
-    size_t count;
-    const void *operations;
-    void *failed;
-    unsigned long long flags;
-    void *stream;
-} cm_call_copies_3d;
-
-typedef struct cm_call_copies_3d_v2 {
-    size_t count;
-    const void *operations;
-    unsigned long long flags;
-    void *stream;
-} cm_call_copies_3d_v2;
-
-typedef struct cm_call_set {
-    uint64_t at;
-    unsigned char value;
-    size_t count;
-    void *stream;
-} cm_call_set;
-
-typedef struct cm_call_set_16 {
-    uint64_t at;
-    unsigned short value;
-    size_t count;
-    void *stream;
-} cm_call_set_16;
-
-typedef struct cm_call_set_32 {
-    uint64_t at;
-    unsigned value;
-    size_t count;
-    void *stream;
-} cm_call_set_32;
-
-typedef struct cm_call_set_2d {
-    uint64_t at;
-    size_t pitch;
-    unsigned char value;
-    size_t width;
-    size_t height;
-    void *stream;
-} cm_call_set_2d;
-
-typedef struct cm_call_set_2d_16 {
-    uint64_t at;
-    size_t pitch;
-    unsigned short value;
-    size_t width;
-    size_t height;
-    void *stream;
-} cm_call_set_2d_16;
-
-typedef struct cm_call_set_2d_32 {
-    uint64_t at;
-    size_t pitch;
-    unsigned value;
-    size_t width;
-    size_t height;
-    void *stream;
-} cm_call_set_2d_32;
 
 /* --- one row for each callback (calls.c) -------------------------------------------------------
  */

@@ -21,7 +21,6 @@ STRUCTURES = {
     "add_any_node": "add_node",
     "add_any_node_v2": "add_node_v2",
     "moves": "none",
-    "works": "none",
     "reset_current": "none",
 }
 # Newer than the headers at hand, by their numbers in a later release.
@@ -83,6 +82,14 @@ def rows() -> list[tuple[str, str, int, str]]:
     return [(domain, name, int(number), STRUCTURES.get(read, read)) for domain, name, number, read in found]
 
 
+def work() -> list[tuple[str, int, str]]:
+    """Function, number, where its stream lies, of every row of work and its twin."""
+    text = (SOURCES / "calls.c").read_text()
+    found = re.findall(r"^    W\((\w+), (\w+), (\d+), (\d+), \w+, (\w+)\)", text, re.M)
+    plain = [(name, int(number), at) for name, _, number, _, at in found]
+    return plain + [(f"{name}_{suffix}", int(number), at) for name, suffix, _, number, at in found]
+
+
 def fields(text: str) -> list[str]:
     """The names of a structure's fields, in order."""
     names: list[str] = []
@@ -142,7 +149,20 @@ def test_numbers_and_parameters(tmp_path: Path) -> None:
                 size = f"sizeof((cm_call_{structure}){{0}}.{mine}) == sizeof((({name}_params *)0)->{other})"
                 checks.append(f'_Static_assert({size}, "{function}: size of {mine}");')
             compared += 1
-    assert len(seen) > 150 and compared > 350
+    for function, number, at in work():
+        assert ("D", number) not in seen, function
+        seen.add(("D", number))
+        base = function.removesuffix("_ptsz").removesuffix("_ptds")
+        if base in NEWER:
+            continue
+        checks.append(f'_Static_assert(CUPTI_DRIVER_TRACE_CBID_{function} == {number}, "{function}");')
+        if at != "ABSENT":
+            name = function if function in theirs else base
+            checks.append(f'_Static_assert(offsetof({name}_params, hStream) == {at}, "{function}");')
+            compared += 1
+        else:
+            assert "hStream" not in theirs.get(function, theirs[base]), function
+    assert len(seen) > 150 and compared > 220
     compile_checks(tmp_path, checks)
 
 

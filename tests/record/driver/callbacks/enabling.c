@@ -4,11 +4,11 @@
 
 void launches(void)
 {
-    cm_call_launch launch = {.stream = (void *)0x9};
+    void *launch[] = {[5] = (void *)0x9}; /* the stream */
     cm_launch_config config = {.stream = (void *)0x8};
     cm_call_launch_ex ex = {&config};
 
-    whole(D, 307, &launch, 0);
+    whole(D, 307, launch, 0);
     CHECK(none_left()); /* not asked for */
     cm_cupti_driver_disable(&link_);
     cm_cupti_driver_enable(&link_, true);
@@ -18,15 +18,15 @@ void launches(void)
         uint64_t stream;
         int kind;
     } calls[] = {
-        {"cuLaunchKernel", &launch, 9, CM_WORK_KERNEL},
+        {"cuLaunchKernel", launch, 9, CM_WORK_KERNEL},
         {"cuLaunchKernelEx_ptsz", &ex, 8, CM_WORK_KERNEL},
         {"cuLaunchKernelEx_ptsz", &(cm_call_launch_ex){&(cm_launch_config){.shared = 0}}, 2,
          CM_WORK_KERNEL},
-        {"cuGraphLaunch", &(cm_call_launch_graph){NULL, (void *)5}, 5, CM_WORK_GRAPH},
-        {"cuMemcpyHtoDAsync_v2", &(cm_call_copy){.stream = (void *)4}, 4, CM_WORK_COPY},
+        {"cuGraphLaunch", (void *[]){NULL, (void *)5}, 5, CM_WORK_GRAPH},
+        {"cuMemcpyHtoDAsync_v2", (void *[]){[3] = (void *)4}, 4, CM_WORK_COPY},
         {"cuMemcpyDtoH_v2", &(cm_call_none){0}, 0, CM_WORK_COPY},
         {"cuMemcpyDtoH_v2_ptds", &(cm_call_none){0}, 2, CM_WORK_COPY},
-        {"cuMemsetD2D32Async", &(cm_call_set_2d_32){.stream = (void *)3}, 3, CM_WORK_SET},
+        {"cuMemsetD2D32Async", (void *[]){[5] = (void *)3}, 3, CM_WORK_SET},
     };
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         whole(D, id_of(calls[i].name), calls[i].parameters, 0);
@@ -34,7 +34,7 @@ void launches(void)
         CHECK(e->kind == CM_EV_LAUNCH && e->address == calls[i].stream && e->size == correlation &&
               e->flags == calls[i].kind && e->stack == CM_STACK_FIRST && e->device_index == 3);
     }
-    whole(D, 307, &launch, 700);
+    whole(D, 307, launch, 700);
     CHECK(none_left());
 }
 
