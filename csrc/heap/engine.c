@@ -483,7 +483,7 @@ bool cm_engine_open(cm_engine *g, const cm_window_options *options, const char *
     if (fine && options->window != 0 && (!g->plan.closed || options->again) &&
         !save(g, options->window, g->base.opened_ns, &g->base.place))
         fine = out_of_memory(&o);
-    if (fine && !cm_replay_foresee(g->base.replay, g->fates))
+    if (fine && !cm_replay_foresee(g->base.replay, cm_fates_list(g->fates)))
         fine = out_of_memory(&o);
     if (!fine) {
         forget_fates(g);

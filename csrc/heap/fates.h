@@ -60,15 +60,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fate_list.h"
 #include "replay.h"
 
 enum { CM_FATE_LONG = 3 };
 
-typedef struct cm_fate {
-    cm_category category;
-    const cm_label *label; /* NULL: none; valid as long as the fates */
-    uint32_t saved_by;     /* name id, 0 = unknown */
-} cm_fate;
+typedef struct cm_fates cm_fates;
 
 /* The replay stands at the window's opening. NULL: out of memory. */
 cm_fates *cm_fates_begin(const cm_replay *replay);
@@ -78,10 +75,7 @@ bool cm_fates_apply(cm_fates *fates, uint64_t position, const cm_record *record)
 /* No more records. false: out of memory. */
 bool cm_fates_end(cm_fates *fates);
 
-/* First of the blocks alive at the opening, in the order of replay->blocks, then of each birth of
- * the window. stack: its own. Unknown after the last one. */
-cm_fate cm_fates_next(cm_fates *fates, uint32_t stack, int64_t size);
-/* The label's category; `otherwise` where it has none. */
-cm_category cm_fates_category(const cm_label *label, cm_category otherwise);
+/* The fates, for the second reading; valid as long as this is. */
+cm_fate_list *cm_fates_list(cm_fates *fates);
 
 #endif

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "../base/hash.h"
-#include "fates.h"
 #include "../base/grow.h"
 #include "../base/table.h"
 
@@ -365,7 +364,7 @@ static bool remove_live(cm_replay *r, const cm_block *block, uint32_t enclosing,
 static cm_fate foresee(cm_replay *r, cm_phase phase, uint32_t stack, int64_t size)
 {
     if (r->fates != NULL)
-        return cm_fates_next(r->fates, stack, size);
+        return cm_fate_list_next(r->fates, stack, size);
     switch (phase) {
     case CM_PHASE_BACKWARD:
         return (cm_fate){.category = CM_CATEGORY_GRADIENT};
@@ -760,7 +759,7 @@ static bool see_label(cm_replay *r, const cm_event *e)
         return true;
     cm_label label = label_of(r, e);
     cm_origin origin = r->origin[block->origin];
-    cm_fate fate = {cm_fates_category(&label, (cm_category)origin.category), &label,
+    cm_fate fate = {cm_fate_category(&label, (cm_category)origin.category), &label,
                     origin.saved_by};
     int64_t number = assign_origin(r, &origin, &fate);
     if (number < 0) {
@@ -772,14 +771,14 @@ static bool see_label(cm_replay *r, const cm_event *e)
     return put_label(r, block, &label);
 }
 
-bool cm_replay_foresee(cm_replay *r, cm_fates *fates)
+bool cm_replay_foresee(cm_replay *r, cm_fate_list *fates)
 {
     for (size_t i = 0; i < r->blocks.slots; i++) {
         cm_block *block = &r->blocks.slot[i];
         if (!block->alive)
             continue;
         cm_origin origin = r->origin[block->origin];
-        cm_fate fate = cm_fates_next(fates, origin.own, block->size);
+        cm_fate fate = cm_fate_list_next(fates, origin.own, block->size);
         int64_t number = assign_origin(r, &origin, &fate);
         if (number < 0)
             return false;

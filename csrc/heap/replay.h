@@ -16,6 +16,7 @@
 #include "blocks.h"
 #include "category.h"
 #include "driver_map.h"
+#include "fate_list.h"
 #include "../base/idmap.h"
 #include "modules.h"
 #include "nodes.h"
@@ -24,8 +25,6 @@
 #include "segments.h"
 
 enum { CM_DEVICES_MAX = 256 };
-
-typedef struct cm_fates cm_fates; /* fates.h */
 
 typedef struct cm_device {
     uint8_t type;
@@ -80,9 +79,9 @@ typedef struct cm_replay {
     cm_operators operators;
     cm_attribution *attribution;
     cm_modules *modules;
-    cm_fates *fates; /* of the replayed window, borrowed; NULL outside of one */
-    bool labelled;   /* a walk has labelled something */
-    cm_label *label; /* distinct ones */
+    cm_fate_list *fates; /* of the replayed window, borrowed; NULL outside of one */
+    bool labelled;       /* a walk has labelled something */
+    cm_label *label;     /* distinct ones */
     size_t label_count, label_capacity;
     cm_idmap label_known, label_of; /* by content; of a live block, by its address */
     cm_blocks blocks;
@@ -117,7 +116,7 @@ void cm_replay_free(cm_replay *replay);
 
 /* Applies the fates that the window's first reading found to the live blocks, and from now on to
  * births. false: out of memory. */
-bool cm_replay_foresee(cm_replay *replay, cm_fates *fates);
+bool cm_replay_foresee(cm_replay *replay, cm_fate_list *fates);
 /* The label of a live block; NULL: none. */
 const cm_label *cm_replay_label(const cm_replay *replay, const cm_block *block);
 

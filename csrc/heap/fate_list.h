@@ -1,0 +1,63 @@
+/* The fates of a window's blocks in the order of births, as its first reading found them (fates.h):
+ * what the second reading, the replay, takes. One owner. */
+#ifndef CM_HEAP_FATE_LIST_H
+#define CM_HEAP_FATE_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../base/idmap.h"
+#include "category.h"
+#include "purposes.h"
+
+/* A birth's byte. OPEN: its category is what its stack's other blocks are for (purposes.h), and the
+ * byte's where those decide nothing. SAVED + i: an activation saved by the node of name i. */
+enum {
+    CM_FATE_CATEGORY = 0x0f,
+    CM_FATE_LABELLED = 0x10,
+    CM_FATE_OPEN = 0x20,
+    CM_FATE_SAVED = 0x40,
+    CM_FATE_ALIVE_AUTOCAST = 0xfc, /* labelled by a hook */
+    CM_FATE_ALIVE_WORKSPACE = 0xfd,
+    CM_FATE_ALIVE_LABELLED = 0xfe,
+    CM_FATE_ALIVE = 0xff
+};
+enum { CM_FATE_SAVERS = CM_FATE_ALIVE_AUTOCAST - CM_FATE_SAVED };
+
+typedef struct cm_fate {
+    cm_category category;
+    const cm_label *label; /* NULL: none; valid as long as the list */
+    uint32_t saved_by;     /* name id, 0 = unknown */
+} cm_fate;
+
+/* All zero is empty. */
+typedef struct cm_fate_list {
+    uint8_t *of; /* by birth */
+    size_t births, capacity, next;
+    uint32_t saver[CM_FATE_SAVERS];
+    size_t savers;
+    cm_idmap labels; /* birth -> label */
+    cm_label *label;
+    size_t label_count, label_capacity;
+    cm_purposes purposes;
+} cm_fate_list;
+
+void cm_fate_list_clear(cm_fate_list *list);
+/* A birth, alive; its number is births before the call. false: out of memory. */
+bool cm_fate_list_add(cm_fate_list *list);
+/* The byte of an activation that the node of this name saved. */
+uint8_t cm_fate_list_saved(cm_fate_list *list, uint32_t saver);
+/* The number of a label, for cm_fate_list_name; -1: out of memory. */
+int64_t cm_fate_list_label(cm_fate_list *list, const cm_label *label);
+/* Callbacks of gradients.h, whose context is the list. */
+bool cm_fate_list_name(void *list, uint32_t birth, uint32_t label); /* false: out of memory */
+bool cm_fate_list_lives(void *list, uint32_t birth);
+
+/* First of the blocks alive at the opening, in the order of replay->blocks, then of each birth of
+ * the window. stack: its own. Unknown after the last one. */
+cm_fate cm_fate_list_next(cm_fate_list *list, uint32_t stack, int64_t size);
+/* The label's category; `otherwise` where it has none. */
+cm_category cm_fate_category(const cm_label *label, cm_category otherwise);
+
+#endif
