@@ -26,7 +26,7 @@ def written() -> set[str]:
     """The driver's functions that are written by hand, other names of theirs included."""
     text = "\n".join(path.read_text() for path in SOURCES.glob("driver/driver_*.c"))
     plain = re.findall(r"CM_SIM_EXPORT int (cu\w+)\(", text)
-    others = re.findall(r"CM_CU_ALIAS\(\w+,\s*(\w+)\)", text)
+    others = re.findall(r"CM_SIM_ALIAS\(\w+,\s*(\w+)\)", text)
     return {*plain, *others}
 
 

@@ -17,6 +17,10 @@
 #include <stdint.h>
 
 #define CM_SIM_EXPORT __attribute__((visibility("default")))
+/* Another name of a function: of an older form, or for a program built with a default stream per
+ * thread, for a simulated stream has nothing to wait for. */
+#define CM_SIM_ALIAS(function, other)                                                              \
+    extern __typeof(function) other __attribute__((alias(#function), visibility("default")))
 
 enum { CM_SIM_DEVICES = 16, CM_SIM_NAME = 64 };
 

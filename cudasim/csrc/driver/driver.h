@@ -77,9 +77,4 @@ static inline int cm_cu_exit(cm_sim_call *call, int result)
     return result;
 }
 
-/* The per-thread-stream variants that programs may link are the functions themselves: a simulated
- * stream has nothing to wait for. */
-#define CM_CU_ALIAS(function, other)                                                               \
-    extern __typeof(function) other __attribute__((alias(#function), visibility("default")))
-
 #endif

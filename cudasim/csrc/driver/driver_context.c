@@ -15,8 +15,7 @@ struct cm_cu_context {
     atomic_bool alive;
     atomic_int retained;
     atomic_bool by_retain; /* ... made it: then the last release ends it */
-    atomic_uint flags;
-    atomic_ullong id;
+    atomic_uint flags;     /* of a primary one */
 };
 
 static const uint64_t MAGIC = 0x63757074696d6578u;
@@ -25,7 +24,6 @@ enum { DEPTH = 64, LIMITS = 10 };
 
 static cm_cu_context primaries[CM_SIM_DEVICES];
 static pthread_once_t primaries_made = PTHREAD_ONCE_INIT;
-static atomic_ullong ids;
 
 /* The thread's stack of contexts. While it is empty and `none` is not set, the context of the
  * thread's device is current as soon as there is one: as after any runtime call. */
@@ -41,7 +39,6 @@ static void make_primaries(void)
         primaries[i].magic = MAGIC;
         primaries[i].device = i;
         atomic_store(&primaries[i].alive, true);
-        atomic_store(&primaries[i].id, atomic_fetch_add(&ids, 1) + 1);
     }
 }
 
@@ -203,7 +200,7 @@ CM_SIM_EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
         cm_sim_primary_reset(device);
     CM_CU_END(CM_SIM_OK);
 }
-CM_CU_ALIAS(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease);
+CM_SIM_ALIAS(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease);
 
 /* However many retain it. */
 CM_SIM_EXPORT int cuDevicePrimaryCtxReset_v2(int device)
@@ -214,7 +211,7 @@ CM_SIM_EXPORT int cuDevicePrimaryCtxReset_v2(int device)
     cm_sim_primary_reset(device);
     CM_CU_END(CM_SIM_OK);
 }
-CM_CU_ALIAS(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset);
+CM_SIM_ALIAS(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset);
 
 CM_SIM_EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
 {
@@ -236,11 +233,11 @@ CM_SIM_EXPORT int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags)
     atomic_store(&cm_cu_primary(device)->flags, flags);
     return CM_SIM_OK;
 }
-CM_CU_ALIAS(cuDevicePrimaryCtxSetFlags_v2, cuDevicePrimaryCtxSetFlags);
+CM_SIM_ALIAS(cuDevicePrimaryCtxSetFlags_v2, cuDevicePrimaryCtxSetFlags);
 
 /* --- contexts of the program's own ------------------------------------------------------------ */
 
-static int create(cm_cu_context **context, unsigned flags, int device)
+static int create(cm_cu_context **context, int device)
 {
     if (!is_device(device))
         return CM_SIM_INVALID_DEVICE;
@@ -261,8 +258,6 @@ static int create(cm_cu_context **context, unsigned flags, int device)
     made->magic = MAGIC;
     made->device = device;
     atomic_store(&made->alive, true);
-    atomic_store(&made->flags, flags);
-    atomic_store(&made->id, atomic_fetch_add(&ids, 1) + 1);
     *context = made;
     cm_sim_notify_context(CM_SIM_CONTEXT_MADE, made);
     return push(made);
@@ -271,7 +266,7 @@ static int create(cm_cu_context **context, unsigned flags, int device)
 CM_SIM_EXPORT int cuCtxCreate_v2(cm_cu_context **context, unsigned flags, int device)
 {
     CM_CU_BEGIN(cuCtxCreate_v2, (void **)context, flags, device);
-    CM_CU_END(create(context, flags, device));
+    CM_CU_END(create(context, device));
 }
 
 /* A part of the multiprocessors for a context cannot be asked of a simulated device. */
@@ -283,7 +278,7 @@ CM_SIM_EXPORT int cuCtxCreate_v3(cm_cu_context **context, const void *affinity, 
         cm_sim_note(CM_SIM_NOTE_REFUSED, "execution affinity", 0);
         CM_CU_END(CM_SIM_NOT_SUPPORTED);
     }
-    CM_CU_END(create(context, flags, device));
+    CM_CU_END(create(context, device));
 }
 
 CM_SIM_EXPORT int cuCtxCreate_v4(cm_cu_context **context, const void *parameters, unsigned flags,
@@ -299,7 +294,7 @@ CM_SIM_EXPORT int cuCtxCreate_v4(cm_cu_context **context, const void *parameters
         cm_sim_note(CM_SIM_NOTE_REFUSED, "execution affinity", 0);
         CM_CU_END(CM_SIM_NOT_SUPPORTED);
     }
-    CM_CU_END(create(context, flags, device));
+    CM_CU_END(create(context, device));
 }
 
 CM_SIM_EXPORT int cuCtxDestroy_v2(cm_cu_context *context)
@@ -312,7 +307,7 @@ CM_SIM_EXPORT int cuCtxDestroy_v2(cm_cu_context *context)
         pop();
     CM_CU_END(CM_SIM_OK);
 }
-CM_CU_ALIAS(cuCtxDestroy_v2, cuCtxDestroy);
+CM_SIM_ALIAS(cuCtxDestroy_v2, cuCtxDestroy);
 
 /* --- the thread's stack ----------------------------------------------------------------------- */
 
@@ -347,7 +342,7 @@ CM_SIM_EXPORT int cuCtxPushCurrent_v2(cm_cu_context *context)
         return CM_SIM_INVALID_CONTEXT;
     return push(context);
 }
-CM_CU_ALIAS(cuCtxPushCurrent_v2, cuCtxPushCurrent);
+CM_SIM_ALIAS(cuCtxPushCurrent_v2, cuCtxPushCurrent);
 
 CM_SIM_EXPORT int cuCtxPopCurrent_v2(cm_cu_context **context)
 {
@@ -360,7 +355,7 @@ CM_SIM_EXPORT int cuCtxPopCurrent_v2(cm_cu_context **context)
         *context = top;
     return CM_SIM_OK;
 }
-CM_CU_ALIAS(cuCtxPopCurrent_v2, cuCtxPopCurrent);
+CM_SIM_ALIAS(cuCtxPopCurrent_v2, cuCtxPopCurrent);
 
 /* --- what is asked of contexts ---------------------------------------------------------------- */
 
@@ -393,52 +388,6 @@ CM_SIM_EXPORT int cuCtxGetDevice_v2(int *device, cm_cu_context *context)
     if (device)
         *device = context->device;
     return CM_SIM_OK;
-}
-
-CM_SIM_EXPORT int cuCtxGetId(cm_cu_context *context, unsigned long long *id)
-{
-    CM_SIM_ENTRY;
-    int result = CM_SIM_OK;
-    if (!context)
-        result = need(&context);
-    else if (!ours(context))
-        result = CM_SIM_INVALID_CONTEXT;
-    if (!result && id)
-        *id = atomic_load(&context->id);
-    return result;
-}
-
-CM_SIM_EXPORT int cuCtxGetApiVersion(cm_cu_context *context, unsigned *version)
-{
-    CM_SIM_ENTRY;
-    int result = CM_SIM_OK;
-    if (!context)
-        result = need(&context);
-    else if (!ours(context))
-        result = CM_SIM_INVALID_CONTEXT;
-    if (!result && version)
-        *version = 3020; /* as every driver since then answers */
-    return result;
-}
-
-CM_SIM_EXPORT int cuCtxGetFlags(unsigned *flags)
-{
-    CM_SIM_ENTRY;
-    cm_cu_context *context;
-    int result = need(&context);
-    if (!result && flags)
-        *flags = atomic_load(&context->flags);
-    return result;
-}
-
-CM_SIM_EXPORT int cuCtxSetFlags(unsigned flags)
-{
-    CM_SIM_ENTRY;
-    cm_cu_context *context;
-    int result = need(&context);
-    if (!result)
-        atomic_store(&context->flags, flags);
-    return result;
 }
 
 CM_SIM_EXPORT int cuCtxSynchronize(void)
@@ -502,13 +451,6 @@ CM_SIM_EXPORT int cuCtxGetStreamPriorityRange(int *least, int *greatest)
     if (!result && greatest)
         *greatest = CM_SIM_PRIORITY_GREATEST;
     return result;
-}
-
-CM_SIM_EXPORT int cuCtxResetPersistingL2Cache(void)
-{
-    CM_SIM_ENTRY;
-    cm_cu_context *context;
-    return need(&context);
 }
 
 /* --- peers ------------------------------------------------------------------------------------ */

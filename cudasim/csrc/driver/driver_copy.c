@@ -91,35 +91,35 @@ CM_SIM_EXPORT int cuMemcpy(uint64_t to, uint64_t from, size_t bytes)
     CM_CU_BEGIN(cuMemcpy, to, from, bytes);
     CM_CU_END(copy(&cm_call, kind_of(to, from), to, true, from, true, bytes, NULL));
 }
-CM_CU_ALIAS(cuMemcpy, cuMemcpy_ptds);
+CM_SIM_ALIAS(cuMemcpy, cuMemcpy_ptds);
 
 CM_SIM_EXPORT int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, cm_sim_stream *stream)
 {
     CM_CU_BEGIN(cuMemcpyAsync, to, from, bytes, stream);
     CM_CU_END(copy(&cm_call, kind_of(to, from), to, true, from, true, bytes, stream));
 }
-CM_CU_ALIAS(cuMemcpyAsync, cuMemcpyAsync_ptsz);
+CM_SIM_ALIAS(cuMemcpyAsync, cuMemcpyAsync_ptsz);
 
 CM_SIM_EXPORT int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes)
 {
     CM_CU_BEGIN(cuMemcpyHtoD_v2, to, from, bytes);
     CM_CU_END(copy(&cm_call, TO_DEVICE, to, false, (uintptr_t)from, true, bytes, NULL));
 }
-CM_CU_ALIAS(cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds);
+CM_SIM_ALIAS(cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds);
 
 CM_SIM_EXPORT int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes)
 {
     CM_CU_BEGIN(cuMemcpyDtoH_v2, to, from, bytes);
     CM_CU_END(copy(&cm_call, FROM_DEVICE, (uintptr_t)to, true, from, false, bytes, NULL));
 }
-CM_CU_ALIAS(cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds);
+CM_SIM_ALIAS(cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds);
 
 CM_SIM_EXPORT int cuMemcpyDtoD_v2(uint64_t to, uint64_t from, size_t bytes)
 {
     CM_CU_BEGIN(cuMemcpyDtoD_v2, to, from, bytes);
     CM_CU_END(copy(&cm_call, ON_DEVICE, to, false, from, false, bytes, NULL));
 }
-CM_CU_ALIAS(cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds);
+CM_SIM_ALIAS(cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds);
 
 CM_SIM_EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes,
                                        cm_sim_stream *stream)
@@ -127,14 +127,14 @@ CM_SIM_EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t byt
     CM_CU_BEGIN(cuMemcpyHtoDAsync_v2, to, from, bytes, stream);
     CM_CU_END(copy(&cm_call, TO_DEVICE, to, false, (uintptr_t)from, true, bytes, stream));
 }
-CM_CU_ALIAS(cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz);
+CM_SIM_ALIAS(cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz);
 
 CM_SIM_EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, cm_sim_stream *stream)
 {
     CM_CU_BEGIN(cuMemcpyDtoHAsync_v2, to, from, bytes, stream);
     CM_CU_END(copy(&cm_call, FROM_DEVICE, (uintptr_t)to, true, from, false, bytes, stream));
 }
-CM_CU_ALIAS(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v2_ptsz);
+CM_SIM_ALIAS(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v2_ptsz);
 
 CM_SIM_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes,
                                        cm_sim_stream *stream)
@@ -142,7 +142,7 @@ CM_SIM_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes,
     CM_CU_BEGIN(cuMemcpyDtoDAsync_v2, to, from, bytes, stream);
     CM_CU_END(copy(&cm_call, ON_DEVICE, to, false, from, false, bytes, stream));
 }
-CM_CU_ALIAS(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v2_ptsz);
+CM_SIM_ALIAS(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v2_ptsz);
 
 static bool contexts(const cm_cu_context *to, const cm_cu_context *from)
 {
@@ -158,7 +158,7 @@ CM_SIM_EXPORT int cuMemcpyPeerAsync(uint64_t to, cm_cu_context *to_context, uint
                   ? copy(&cm_call, BETWEEN_DEVICES, to, false, from, false, bytes, stream)
                   : CM_SIM_INVALID_CONTEXT);
 }
-CM_CU_ALIAS(cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz);
+CM_SIM_ALIAS(cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz);
 
 /* --- boxes: copies in two and three dimensions, and of arrays --------------------------------- */
 
@@ -281,14 +281,14 @@ CM_SIM_EXPORT int cuMemcpy2D_v2(const copy2d *asked)
     CM_CU_BEGIN(cuMemcpy2D_v2, asked);
     CM_CU_END(copy_2d(&cm_call, asked, NULL));
 }
-CM_CU_ALIAS(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds);
+CM_SIM_ALIAS(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds);
 
 CM_SIM_EXPORT int cuMemcpy2DAsync_v2(const copy2d *asked, cm_sim_stream *stream)
 {
     CM_CU_BEGIN(cuMemcpy2DAsync_v2, asked, stream);
     CM_CU_END(copy_2d(&cm_call, asked, stream));
 }
-CM_CU_ALIAS(cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz);
+CM_SIM_ALIAS(cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz);
 
 /* CUDA_MEMCPY3D, with padding where CUDA_MEMCPY3D_PEER has contexts. */
 typedef struct copy3d {
@@ -339,4 +339,4 @@ CM_SIM_EXPORT int cuMemcpy3D_v2(const copy3d *asked)
     CM_CU_BEGIN(cuMemcpy3D_v2, asked);
     CM_CU_END(copy_3d(&cm_call, asked, NULL));
 }
-CM_CU_ALIAS(cuMemcpy3D_v2, cuMemcpy3D_v2_ptds);
+CM_SIM_ALIAS(cuMemcpy3D_v2, cuMemcpy3D_v2_ptds);

@@ -221,7 +221,7 @@ CM_SIM_EXPORT int cuDeviceGetUuid_v2(uint8_t bytes[16], int device)
         cm_sim_uuid(device, bytes);
     return CM_SIM_OK;
 }
-CM_CU_ALIAS(cuDeviceGetUuid_v2, cuDeviceGetUuid);
+CM_SIM_ALIAS(cuDeviceGetUuid_v2, cuDeviceGetUuid);
 
 CM_SIM_EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int device)
 {
@@ -238,13 +238,6 @@ CM_SIM_EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     CM_SIM_ENTRY;
     return cm_sim_device_attribute(device, attribute, value);
-}
-
-CM_SIM_EXPORT int cuDeviceComputeCapability(int *major, int *minor, int device)
-{
-    CM_SIM_ENTRY;
-    int result = cm_sim_device_attribute(device, MAJOR, major);
-    return result ? result : cm_sim_device_attribute(device, MINOR, minor);
 }
 
 typedef struct properties {

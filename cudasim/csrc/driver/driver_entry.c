@@ -194,15 +194,3 @@ CM_SIM_EXPORT int cuLogsUnregisterCallback(void *handle)
     CM_SIM_ENTRY;
     return handle ? CM_SIM_OK : CM_SIM_INVALID_VALUE;
 }
-
-CM_SIM_EXPORT int cuProfilerStart(void)
-{
-    CM_SIM_ENTRY;
-    return CM_SIM_OK;
-}
-
-CM_SIM_EXPORT int cuProfilerStop(void)
-{
-    CM_SIM_ENTRY;
-    return CM_SIM_OK;
-}

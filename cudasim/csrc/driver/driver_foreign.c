@@ -32,13 +32,6 @@ CM_SIM_EXPORT int cuMemImportFromShareableHandle(unsigned long long *handle, voi
     CM_CU_END(refuse(ipc));
 }
 
-CM_SIM_EXPORT int cuMemGetHandleForAddressRange(void *handle, uint64_t address, size_t bytes,
-                                                int type, unsigned long long flags)
-{
-    (void)handle, (void)address, (void)bytes, (void)type, (void)flags;
-    return refuse_quietly(ipc);
-}
-
 CM_SIM_EXPORT int cuIpcGetMemHandle(void *handle, uint64_t address)
 {
     (void)handle, (void)address;
@@ -51,7 +44,7 @@ CM_SIM_EXPORT int cuIpcOpenMemHandle_v2(uint64_t *address, cm_cuda_ipc_handle ha
     CM_CU_BEGIN(cuIpcOpenMemHandle_v2, address, handle, flags);
     CM_CU_END(refuse(ipc));
 }
-CM_CU_ALIAS(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle);
+CM_SIM_ALIAS(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle);
 
 CM_SIM_EXPORT int cuIpcCloseMemHandle(uint64_t address)
 {

@@ -81,23 +81,6 @@ CM_SIM_EXPORT int cuFuncGetName(const char **name, cm_sim_function *function)
     return CM_SIM_OK;
 }
 
-CM_SIM_EXPORT int cuFuncIsLoaded(int *state, cm_sim_function *function)
-{
-    enum { LOADED = 1 };
-    CM_SIM_ENTRY;
-    if (!cm_sim_function_find(function))
-        return CM_SIM_INVALID_HANDLE;
-    if (state)
-        *state = LOADED;
-    return CM_SIM_OK;
-}
-
-CM_SIM_EXPORT int cuFuncLoad(cm_sim_function *function)
-{
-    CM_SIM_ENTRY;
-    return cm_sim_function_find(function) ? CM_SIM_OK : CM_SIM_INVALID_HANDLE;
-}
-
 CM_SIM_EXPORT int cuKernelGetFunction(cm_sim_function **function, cm_sim_function *kernel)
 {
     CM_SIM_ENTRY;
@@ -124,12 +107,6 @@ CM_SIM_EXPORT int cuKernelSetAttribute(int which, int value, cm_sim_function *ke
 {
     CM_SIM_ENTRY;
     return is_device(device) ? set(kernel, which, value) : CM_SIM_INVALID_DEVICE;
-}
-
-CM_SIM_EXPORT int cuKernelSetCacheConfig(cm_sim_function *kernel, int configuration, int device)
-{
-    CM_SIM_ENTRY;
-    return is_device(device) ? cuFuncSetCacheConfig(kernel, configuration) : CM_SIM_INVALID_DEVICE;
 }
 
 /* --- occupancy -------------------------------------------------------------------------------- */
@@ -289,24 +266,6 @@ CM_SIM_EXPORT int cuOccupancyMaxActiveClusters(int *count, cm_sim_function *func
     return CM_SIM_OK;
 }
 
-CM_SIM_EXPORT int cuOccupancyMaxPotentialClusterSize(int *size, cm_sim_function *function,
-                                                     const launch *asked)
-{
-    enum { PORTABLE = 8, NON_PORTABLE = 16 };
-    CM_SIM_ENTRY;
-    int allowed = 0;
-    int result = asked
-                     ? get(&allowed, CM_CUDA_FUNC_NON_PORTABLE_CLUSTER, function, device_or_first())
-                     : CM_SIM_INVALID_VALUE;
-    if (result)
-        return result;
-    if (cm_sim_config_get()->device[device_or_first()].major < 9)
-        return CM_SIM_NOT_SUPPORTED;
-    if (size)
-        *size = allowed ? NON_PORTABLE : PORTABLE;
-    return CM_SIM_OK;
-}
-
 /* --- launches --------------------------------------------------------------------------------- */
 
 static int check(const cm_sim_function *function, const launch *asked, int device)
@@ -373,7 +332,7 @@ CM_SIM_EXPORT int cuLaunchKernel(cm_sim_function *function, unsigned grid_x, uns
                           .stream = stream};
     CM_CU_END(run(&cm_call, function, &asked, parameters, extra));
 }
-CM_CU_ALIAS(cuLaunchKernel, cuLaunchKernel_ptsz);
+CM_SIM_ALIAS(cuLaunchKernel, cuLaunchKernel_ptsz);
 
 CM_SIM_EXPORT int cuLaunchKernelEx(const launch *asked, cm_sim_function *function,
                                    void **parameters, void **extra)
@@ -388,7 +347,7 @@ CM_SIM_EXPORT int cuLaunchKernelEx(const launch *asked, cm_sim_function *functio
         result = run(&cm_call, function, asked, parameters, extra);
     CM_CU_END(result);
 }
-CM_CU_ALIAS(cuLaunchKernelEx, cuLaunchKernelEx_ptsz);
+CM_SIM_ALIAS(cuLaunchKernelEx, cuLaunchKernelEx_ptsz);
 
 /* All blocks of a cooperative launch have to be there at once. */
 CM_SIM_EXPORT int cuLaunchCooperativeKernel(cm_sim_function *function, unsigned grid_x,
@@ -413,7 +372,7 @@ CM_SIM_EXPORT int cuLaunchCooperativeKernel(cm_sim_function *function, unsigned 
         result = run(&cm_call, function, &asked, parameters, NULL);
     CM_CU_END(result);
 }
-CM_CU_ALIAS(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz);
+CM_SIM_ALIAS(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz);
 
 CM_SIM_EXPORT int cuLaunchHostFunc(cm_sim_stream *stream, cm_cuda_host_function function,
                                    void *data)
@@ -421,7 +380,7 @@ CM_SIM_EXPORT int cuLaunchHostFunc(cm_sim_stream *stream, cm_cuda_host_function 
     CM_CU_BEGIN(cuLaunchHostFunc, stream, function, data);
     CM_CU_END(function ? cm_sim_stream_host(stream, function, data) : CM_SIM_INVALID_VALUE);
 }
-CM_CU_ALIAS(cuLaunchHostFunc, cuLaunchHostFunc_ptsz);
+CM_SIM_ALIAS(cuLaunchHostFunc, cuLaunchHostFunc_ptsz);
 
 /* --- tensor maps: 128 bytes that only the hardware reads -------------------------------------- */
 

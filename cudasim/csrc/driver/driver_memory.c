@@ -201,65 +201,6 @@ CM_SIM_EXPORT int cuMemHostGetDevicePointer_v2(uint64_t *device, void *host, uns
     return CM_SIM_OK;
 }
 
-CM_SIM_EXPORT int cuMemHostGetFlags(unsigned *flags, void *host)
-{
-    CM_SIM_ENTRY;
-    uintptr_t start;
-    size_t bytes;
-    if (!cm_sim_host_find(host, &start, &bytes))
-        return CM_SIM_INVALID_VALUE;
-    /* With one address space all pinned memory is mapped, and seen by all contexts. */
-    if (flags)
-        *flags = CM_CUDA_HOST_PORTABLE | CM_CUDA_HOST_MAPPED;
-    return CM_SIM_OK;
-}
-
-/* --- managed memory: advice changes nothing here ---------------------------------------------- */
-
-static int advised(uint64_t address, size_t bytes)
-{
-    cm_sim_block block;
-    if (!bytes || !cm_sim_find((void *)address, &block) || block.kind != CM_SIM_MANAGED ||
-        bytes > block.address + block.bytes - address)
-        return CM_SIM_INVALID_VALUE;
-    return CM_SIM_OK;
-}
-
-CM_SIM_EXPORT int cuMemAdvise(uint64_t address, size_t bytes, int advice, int device)
-{
-    CM_SIM_ENTRY;
-    (void)advice, (void)device;
-    return advised(address, bytes);
-}
-
-CM_SIM_EXPORT int cuMemAdvise_v2(uint64_t address, size_t bytes, int advice,
-                                 cm_cuda_location location)
-{
-    CM_SIM_ENTRY;
-    (void)advice, (void)location;
-    return advised(address, bytes);
-}
-
-CM_SIM_EXPORT int cuMemPrefetchAsync(uint64_t address, size_t bytes, int device,
-                                     cm_sim_stream *stream)
-{
-    CM_SIM_ENTRY;
-    (void)device;
-    return cm_sim_stream_find(stream) ? advised(address, bytes) : CM_SIM_INVALID_HANDLE;
-}
-CM_CU_ALIAS(cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz);
-
-CM_SIM_EXPORT int cuMemPrefetchAsync_v2(uint64_t address, size_t bytes, cm_cuda_location location,
-                                        unsigned flags, cm_sim_stream *stream)
-{
-    CM_SIM_ENTRY;
-    (void)location;
-    if (flags)
-        return CM_SIM_INVALID_VALUE;
-    return cm_sim_stream_find(stream) ? advised(address, bytes) : CM_SIM_INVALID_HANDLE;
-}
-CM_CU_ALIAS(cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz);
-
 /* --- what a pointer is ------------------------------------------------------------------------ */
 
 enum {
@@ -403,15 +344,5 @@ CM_SIM_EXPORT int cuPointerGetAttributes(unsigned count, const int *which, void 
             value = attribute(&found, address, which[i]);
         memcpy(out[i], &value, attribute_size(which[i]));
     }
-    return CM_SIM_OK;
-}
-
-/* Only "copies of this memory wait" can be set, and here all copies do. */
-CM_SIM_EXPORT int cuPointerSetAttribute(const void *value, int which, uint64_t address)
-{
-    CM_SIM_ENTRY;
-    pointer found;
-    if (!value || which != POINTER_SYNC || !look_up(address, &found))
-        return CM_SIM_INVALID_VALUE;
     return CM_SIM_OK;
 }

@@ -336,12 +336,6 @@ CM_SIM_EXPORT int cuModuleGetFunctionCount(unsigned *count, module *handle)
     return count_functions(count, handle, NULL, 0);
 }
 
-CM_SIM_EXPORT int cuModuleEnumerateFunctions(cm_sim_function **out, unsigned room, module *handle)
-{
-    CM_SIM_ENTRY;
-    return count_functions(NULL, handle, out, room);
-}
-
 CM_SIM_EXPORT int cuModuleGetGlobal_v2(uint64_t *address, size_t *bytes, module *handle,
                                        const char *name)
 {
@@ -372,20 +366,6 @@ CM_SIM_EXPORT int cuLibraryLoadData(module **library, const void *code, int *jit
     CM_CU_END(result);
 }
 
-CM_SIM_EXPORT int cuLibraryLoadFromFile(module **library, const char *path, int *jit_options,
-                                        void **jit_values, unsigned jit_count, int *options,
-                                        void **values, unsigned count)
-{
-    CM_SIM_ENTRY;
-    (void)options, (void)values, (void)count;
-    int result = ready();
-    if (!result)
-        result = load_file(path, library);
-    if (!result)
-        answer_options(jit_count, jit_options, jit_values);
-    return result;
-}
-
 CM_SIM_EXPORT int cuLibraryUnload(module *library)
 {
     CM_CU_BEGIN(cuLibraryUnload, library);
@@ -408,17 +388,6 @@ CM_SIM_EXPORT int cuLibraryEnumerateKernels(cm_sim_function **out, unsigned room
 {
     CM_SIM_ENTRY;
     return count_functions(NULL, library, out, room);
-}
-
-CM_SIM_EXPORT int cuLibraryGetModule(module **out, module *library)
-{
-    CM_SIM_ENTRY;
-    pthread_mutex_lock(&lock);
-    bool known = is_module(library);
-    pthread_mutex_unlock(&lock);
-    if (known && out)
-        *out = library;
-    return known ? CM_SIM_OK : CM_SIM_INVALID_HANDLE;
 }
 
 CM_SIM_EXPORT int cuLibraryGetGlobal(uint64_t *address, size_t *bytes, module *library,
@@ -469,7 +438,7 @@ CM_SIM_EXPORT int cuLinkCreate_v2(unsigned count, int *options, void **values, l
     *state = made;
     return CM_SIM_OK;
 }
-CM_CU_ALIAS(cuLinkCreate_v2, cuLinkCreate);
+CM_SIM_ALIAS(cuLinkCreate_v2, cuLinkCreate);
 
 static int append(linker *state, const void *data, size_t bytes)
 {
@@ -501,7 +470,7 @@ CM_SIM_EXPORT int cuLinkAddData_v2(linker *state, int type, void *data, size_t b
     answer_options(count, options, values);
     return append(state, data, bytes);
 }
-CM_CU_ALIAS(cuLinkAddData_v2, cuLinkAddData);
+CM_SIM_ALIAS(cuLinkAddData_v2, cuLinkAddData);
 
 CM_SIM_EXPORT int cuLinkAddFile_v2(linker *state, int type, const char *path, unsigned count,
                                    int *options, void **values)
@@ -518,7 +487,7 @@ CM_SIM_EXPORT int cuLinkAddFile_v2(linker *state, int type, const char *path, un
     free(text);
     return result;
 }
-CM_CU_ALIAS(cuLinkAddFile_v2, cuLinkAddFile);
+CM_SIM_ALIAS(cuLinkAddFile_v2, cuLinkAddFile);
 
 /* The image belongs to the linker and goes with it. */
 CM_SIM_EXPORT int cuLinkComplete(linker *state, void **cubin, size_t *bytes)

@@ -66,21 +66,21 @@ CM_SIM_EXPORT int cuMemsetD8_v2(uint64_t to, unsigned char value, size_t count)
     CM_CU_BEGIN(cuMemsetD8_v2, to, value, count);
     CM_CU_END(set(&cm_call, to, 0, value, 1, count, 1, NULL));
 }
-CM_CU_ALIAS(cuMemsetD8_v2, cuMemsetD8_v2_ptds);
+CM_SIM_ALIAS(cuMemsetD8_v2, cuMemsetD8_v2_ptds);
 
 CM_SIM_EXPORT int cuMemsetD16_v2(uint64_t to, unsigned short value, size_t count)
 {
     CM_CU_BEGIN(cuMemsetD16_v2, to, value, count);
     CM_CU_END(set(&cm_call, to, 0, value, 2, count, 1, NULL));
 }
-CM_CU_ALIAS(cuMemsetD16_v2, cuMemsetD16_v2_ptds);
+CM_SIM_ALIAS(cuMemsetD16_v2, cuMemsetD16_v2_ptds);
 
 CM_SIM_EXPORT int cuMemsetD32_v2(uint64_t to, unsigned value, size_t count)
 {
     CM_CU_BEGIN(cuMemsetD32_v2, to, value, count);
     CM_CU_END(set(&cm_call, to, 0, value, 4, count, 1, NULL));
 }
-CM_CU_ALIAS(cuMemsetD32_v2, cuMemsetD32_v2_ptds);
+CM_SIM_ALIAS(cuMemsetD32_v2, cuMemsetD32_v2_ptds);
 
 CM_SIM_EXPORT int cuMemsetD8Async(uint64_t to, unsigned char value, size_t count,
                                   cm_sim_stream *stream)
@@ -88,7 +88,7 @@ CM_SIM_EXPORT int cuMemsetD8Async(uint64_t to, unsigned char value, size_t count
     CM_CU_BEGIN(cuMemsetD8Async, to, value, count, stream);
     CM_CU_END(set(&cm_call, to, 0, value, 1, count, 1, stream));
 }
-CM_CU_ALIAS(cuMemsetD8Async, cuMemsetD8Async_ptsz);
+CM_SIM_ALIAS(cuMemsetD8Async, cuMemsetD8Async_ptsz);
 
 CM_SIM_EXPORT int cuMemsetD16Async(uint64_t to, unsigned short value, size_t count,
                                    cm_sim_stream *stream)
@@ -96,14 +96,14 @@ CM_SIM_EXPORT int cuMemsetD16Async(uint64_t to, unsigned short value, size_t cou
     CM_CU_BEGIN(cuMemsetD16Async, to, value, count, stream);
     CM_CU_END(set(&cm_call, to, 0, value, 2, count, 1, stream));
 }
-CM_CU_ALIAS(cuMemsetD16Async, cuMemsetD16Async_ptsz);
+CM_SIM_ALIAS(cuMemsetD16Async, cuMemsetD16Async_ptsz);
 
 CM_SIM_EXPORT int cuMemsetD32Async(uint64_t to, unsigned value, size_t count, cm_sim_stream *stream)
 {
     CM_CU_BEGIN(cuMemsetD32Async, to, value, count, stream);
     CM_CU_END(set(&cm_call, to, 0, value, 4, count, 1, stream));
 }
-CM_CU_ALIAS(cuMemsetD32Async, cuMemsetD32Async_ptsz);
+CM_SIM_ALIAS(cuMemsetD32Async, cuMemsetD32Async_ptsz);
 
 CM_SIM_EXPORT int cuMemsetD2D32Async(uint64_t to, size_t pitch, unsigned value, size_t width,
                                      size_t height, cm_sim_stream *stream)
@@ -111,4 +111,4 @@ CM_SIM_EXPORT int cuMemsetD2D32Async(uint64_t to, size_t pitch, unsigned value, 
     CM_CU_BEGIN(cuMemsetD2D32Async, to, pitch, value, width, height, stream);
     CM_CU_END(set(&cm_call, to, pitch, value, 4, width, height, stream));
 }
-CM_CU_ALIAS(cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz);
+CM_SIM_ALIAS(cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz);

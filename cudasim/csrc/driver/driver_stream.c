@@ -28,52 +28,28 @@ CM_SIM_EXPORT int cuStreamDestroy_v2(cm_sim_stream *stream)
     CM_CU_BEGIN(cuStreamDestroy_v2, stream);
     CM_CU_END(cm_sim_stream_delete(stream));
 }
-CM_CU_ALIAS(cuStreamDestroy_v2, cuStreamDestroy);
+CM_SIM_ALIAS(cuStreamDestroy_v2, cuStreamDestroy);
 
 CM_SIM_EXPORT int cuStreamSynchronize(cm_sim_stream *stream)
 {
     CM_CU_BEGIN(cuStreamSynchronize, stream);
     CM_CU_END(cm_sim_stream_synchronize(stream));
 }
-CM_CU_ALIAS(cuStreamSynchronize, cuStreamSynchronize_ptsz);
+CM_SIM_ALIAS(cuStreamSynchronize, cuStreamSynchronize_ptsz);
 
 CM_SIM_EXPORT int cuStreamQuery(cm_sim_stream *stream)
 {
     CM_SIM_ENTRY;
     return cm_sim_stream_query(stream);
 }
-CM_CU_ALIAS(cuStreamQuery, cuStreamQuery_ptsz);
+CM_SIM_ALIAS(cuStreamQuery, cuStreamQuery_ptsz);
 
 CM_SIM_EXPORT int cuStreamWaitEvent(cm_sim_stream *stream, cm_sim_event *event, unsigned flags)
 {
     CM_CU_BEGIN(cuStreamWaitEvent, stream, event, flags);
     CM_CU_END(cm_sim_stream_wait(stream, event, flags));
 }
-CM_CU_ALIAS(cuStreamWaitEvent, cuStreamWaitEvent_ptsz);
-
-CM_SIM_EXPORT int cuStreamGetId(cm_sim_stream *handle, unsigned long long *id)
-{
-    CM_SIM_ENTRY;
-    cm_sim_stream *stream = cm_sim_stream_find(handle);
-    if (!stream)
-        return CM_SIM_INVALID_HANDLE;
-    if (id)
-        *id = cm_sim_stream_id(stream);
-    return CM_SIM_OK;
-}
-CM_CU_ALIAS(cuStreamGetId, cuStreamGetId_ptsz);
-
-CM_SIM_EXPORT int cuStreamGetDevice(cm_sim_stream *handle, int *device)
-{
-    CM_SIM_ENTRY;
-    cm_sim_stream *stream = cm_sim_stream_find(handle);
-    if (!stream)
-        return CM_SIM_INVALID_HANDLE;
-    if (device)
-        *device = cm_sim_stream_device(stream);
-    return CM_SIM_OK;
-}
-CM_CU_ALIAS(cuStreamGetDevice, cuStreamGetDevice_ptsz);
+CM_SIM_ALIAS(cuStreamWaitEvent, cuStreamWaitEvent_ptsz);
 
 /* Streams belong to devices: asked for their context, the device's primary one is named. */
 CM_SIM_EXPORT int cuStreamGetCtx(cm_sim_stream *handle, cm_cu_context **context)
@@ -86,7 +62,7 @@ CM_SIM_EXPORT int cuStreamGetCtx(cm_sim_stream *handle, cm_cu_context **context)
         *context = cm_cu_primary(cm_sim_stream_device(stream));
     return CM_SIM_OK;
 }
-CM_CU_ALIAS(cuStreamGetCtx, cuStreamGetCtx_ptsz);
+CM_SIM_ALIAS(cuStreamGetCtx, cuStreamGetCtx_ptsz);
 
 CM_SIM_EXPORT int cuStreamGetCtx_v2(cm_sim_stream *handle, cm_cu_context **context, void **green)
 {
@@ -95,7 +71,7 @@ CM_SIM_EXPORT int cuStreamGetCtx_v2(cm_sim_stream *handle, cm_cu_context **conte
         *green = NULL;
     return result;
 }
-CM_CU_ALIAS(cuStreamGetCtx_v2, cuStreamGetCtx_v2_ptsz);
+CM_SIM_ALIAS(cuStreamGetCtx_v2, cuStreamGetCtx_v2_ptsz);
 
 typedef struct callback {
     cm_cuda_stream_callback function;
@@ -124,7 +100,7 @@ CM_SIM_EXPORT int cuStreamAddCallback(cm_sim_stream *handle, cm_cuda_stream_call
     callback of = {function, handle, data};
     return result ? result : cm_sim_stream_host(handle, call_back, &of);
 }
-CM_CU_ALIAS(cuStreamAddCallback, cuStreamAddCallback_ptsz);
+CM_SIM_ALIAS(cuStreamAddCallback, cuStreamAddCallback_ptsz);
 
 /* --- values written and waited for in stream order -------------------------------------------- */
 
@@ -152,20 +128,9 @@ CM_SIM_EXPORT int cuStreamWriteValue32_v2(cm_sim_stream *stream, uint64_t addres
     (void)flags;
     return write_value(stream, address, &value, sizeof value);
 }
-CM_CU_ALIAS(cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz);
-CM_CU_ALIAS(cuStreamWriteValue32_v2, cuStreamWriteValue32);
-CM_CU_ALIAS(cuStreamWriteValue32_v2, cuStreamWriteValue32_ptsz);
-
-CM_SIM_EXPORT int cuStreamWriteValue64_v2(cm_sim_stream *stream, uint64_t address, uint64_t value,
-                                          unsigned flags)
-{
-    CM_SIM_ENTRY;
-    (void)flags;
-    return write_value(stream, address, &value, sizeof value);
-}
-CM_CU_ALIAS(cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz);
-CM_CU_ALIAS(cuStreamWriteValue64_v2, cuStreamWriteValue64);
-CM_CU_ALIAS(cuStreamWriteValue64_v2, cuStreamWriteValue64_ptsz);
+CM_SIM_ALIAS(cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz);
+CM_SIM_ALIAS(cuStreamWriteValue32_v2, cuStreamWriteValue32);
+CM_SIM_ALIAS(cuStreamWriteValue32_v2, cuStreamWriteValue32_ptsz);
 
 /* --- events ----------------------------------------------------------------------------------- */
 
@@ -184,14 +149,14 @@ CM_SIM_EXPORT int cuEventDestroy_v2(cm_sim_event *event)
     CM_CU_BEGIN(cuEventDestroy_v2, event);
     CM_CU_END(cm_sim_event_delete(event));
 }
-CM_CU_ALIAS(cuEventDestroy_v2, cuEventDestroy);
+CM_SIM_ALIAS(cuEventDestroy_v2, cuEventDestroy);
 
 CM_SIM_EXPORT int cuEventRecord(cm_sim_event *event, cm_sim_stream *stream)
 {
     CM_CU_BEGIN(cuEventRecord, event, stream);
     CM_CU_END(cm_sim_event_record(event, stream, 0));
 }
-CM_CU_ALIAS(cuEventRecord, cuEventRecord_ptsz);
+CM_SIM_ALIAS(cuEventRecord, cuEventRecord_ptsz);
 
 CM_SIM_EXPORT int cuEventQuery(cm_sim_event *event)
 {
@@ -211,7 +176,7 @@ CM_SIM_EXPORT int cuEventElapsedTime_v2(float *milliseconds, cm_sim_event *start
     float unused;
     return cm_sim_event_elapsed(start, end, milliseconds ? milliseconds : &unused);
 }
-CM_CU_ALIAS(cuEventElapsedTime_v2, cuEventElapsedTime);
+CM_SIM_ALIAS(cuEventElapsedTime_v2, cuEventElapsedTime);
 
 /* --- captures --------------------------------------------------------------------------------- */
 
@@ -220,21 +185,21 @@ CM_SIM_EXPORT int cuStreamBeginCapture_v2(cm_sim_stream *stream, int mode)
     CM_CU_BEGIN(cuStreamBeginCapture_v2, stream, mode);
     CM_CU_END(cm_sim_capture_begin(stream, NULL, NULL, 0, mode));
 }
-CM_CU_ALIAS(cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz);
+CM_SIM_ALIAS(cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz);
 
 CM_SIM_EXPORT int cuStreamEndCapture(cm_sim_stream *stream, cm_sim_graph **graph)
 {
     CM_CU_BEGIN(cuStreamEndCapture, stream, (void **)graph);
     CM_CU_END(cm_sim_capture_end(stream, graph));
 }
-CM_CU_ALIAS(cuStreamEndCapture, cuStreamEndCapture_ptsz);
+CM_SIM_ALIAS(cuStreamEndCapture, cuStreamEndCapture_ptsz);
 
 CM_SIM_EXPORT int cuStreamIsCapturing(cm_sim_stream *stream, int *status)
 {
     CM_SIM_ENTRY;
     return cm_sim_capture_info(stream, status, NULL, NULL, NULL, NULL, NULL);
 }
-CM_CU_ALIAS(cuStreamIsCapturing, cuStreamIsCapturing_ptsz);
+CM_SIM_ALIAS(cuStreamIsCapturing, cuStreamIsCapturing_ptsz);
 
 CM_SIM_EXPORT int cuStreamGetCaptureInfo_v3(cm_sim_stream *stream, int *status,
                                             unsigned long long *id, cm_sim_graph **graph,
@@ -244,7 +209,7 @@ CM_SIM_EXPORT int cuStreamGetCaptureInfo_v3(cm_sim_stream *stream, int *status,
     CM_SIM_ENTRY;
     return cm_sim_capture_info(stream, status, id, graph, after, edges, count);
 }
-CM_CU_ALIAS(cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz);
+CM_SIM_ALIAS(cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz);
 
 CM_SIM_EXPORT int cuStreamGetCaptureInfo_v2(cm_sim_stream *stream, int *status,
                                             unsigned long long *id, cm_sim_graph **graph,
@@ -253,7 +218,7 @@ CM_SIM_EXPORT int cuStreamGetCaptureInfo_v2(cm_sim_stream *stream, int *status,
     CM_SIM_ENTRY;
     return cm_sim_capture_info(stream, status, id, graph, after, NULL, count);
 }
-CM_CU_ALIAS(cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz);
+CM_SIM_ALIAS(cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz);
 
 CM_SIM_EXPORT int cuThreadExchangeStreamCaptureMode(int *mode)
 {
@@ -295,4 +260,4 @@ CM_SIM_EXPORT int cuGraphLaunch(cm_sim_exec *exec, cm_sim_stream *handle)
     CM_CU_END(stream ? cm_sim_exec_launch(exec, stream, CM_CU_REPORTED ? &cm_call : NULL)
                      : CM_SIM_INVALID_HANDLE);
 }
-CM_CU_ALIAS(cuGraphLaunch, cuGraphLaunch_ptsz);
+CM_SIM_ALIAS(cuGraphLaunch, cuGraphLaunch_ptsz);

@@ -123,19 +123,6 @@ CM_SIM_EXPORT int cuMemSetAccess(uint64_t address, size_t bytes, const cm_cuda_a
     CM_CU_END(result);
 }
 
-CM_SIM_EXPORT int cuMemGetAccess(unsigned long long *flags, const cm_cuda_location *location,
-                                 uint64_t address)
-{
-    CM_SIM_ENTRY;
-    cm_sim_physical *handle = cm_sim_retain((void *)address);
-    if (!handle || !location)
-        return CM_SIM_INVALID_VALUE;
-    if (flags)
-        *flags = location->type == CM_CUDA_LOCATION_DEVICE ? CM_CUDA_ACCESS_READ_WRITE
-                                                           : CM_CUDA_ACCESS_NONE;
-    return cm_sim_release(handle);
-}
-
 CM_SIM_EXPORT int cuMemRetainAllocationHandle(unsigned long long *handle, void *address)
 {
     CM_CU_BEGIN(cuMemRetainAllocationHandle, handle, address);

@@ -79,11 +79,7 @@ CM_SIM_EXPORT int nvmlInit_v2(void)
     atomic_fetch_add(&users, 1);
     return OK;
 }
-
-CM_SIM_EXPORT int nvmlInit(void)
-{
-    return nvmlInit_v2();
-}
+CM_SIM_ALIAS(nvmlInit_v2, nvmlInit);
 
 CM_SIM_EXPORT int nvmlInitWithFlags(unsigned flags)
 {
@@ -140,11 +136,7 @@ CM_SIM_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *version)
     *version = cm_sim_config_get()->driver_version;
     return OK;
 }
-
-CM_SIM_EXPORT int nvmlSystemGetCudaDriverVersion(int *version)
-{
-    return nvmlSystemGetCudaDriverVersion_v2(version);
-}
+CM_SIM_ALIAS(nvmlSystemGetCudaDriverVersion_v2, nvmlSystemGetCudaDriverVersion);
 
 /* --- finding devices -------------------------------------------------------------------------- */
 
@@ -158,11 +150,7 @@ CM_SIM_EXPORT int nvmlDeviceGetCount_v2(unsigned *count)
     *count = (unsigned)cm_sim_config_get()->installed;
     return OK;
 }
-
-CM_SIM_EXPORT int nvmlDeviceGetCount(unsigned *count)
-{
-    return nvmlDeviceGetCount_v2(count);
-}
+CM_SIM_ALIAS(nvmlDeviceGetCount_v2, nvmlDeviceGetCount);
 
 static int give(int installed, int otherwise, device **out)
 {
@@ -181,11 +169,7 @@ CM_SIM_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, device **out)
     CM_SIM_ENTRY;
     return give(index < CM_SIM_DEVICES ? (int)index : -1, INVALID_ARGUMENT, out);
 }
-
-CM_SIM_EXPORT int nvmlDeviceGetHandleByIndex(unsigned index, device **out)
-{
-    return nvmlDeviceGetHandleByIndex_v2(index, out);
-}
+CM_SIM_ALIAS(nvmlDeviceGetHandleByIndex_v2, nvmlDeviceGetHandleByIndex);
 
 enum { UUID_TEXT = 41 };
 
@@ -218,11 +202,7 @@ CM_SIM_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, device **out
     CM_SIM_ENTRY;
     return bus ? give(cm_sim_pci_find(bus), NOT_FOUND, out) : INVALID_ARGUMENT;
 }
-
-CM_SIM_EXPORT int nvmlDeviceGetHandleByPciBusId(const char *bus, device **out)
-{
-    return nvmlDeviceGetHandleByPciBusId_v2(bus, out);
-}
+CM_SIM_ALIAS(nvmlDeviceGetHandleByPciBusId_v2, nvmlDeviceGetHandleByPciBusId);
 
 /* --- what a device is ------------------------------------------------------------------------- */
 
@@ -461,12 +441,7 @@ CM_SIM_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(device *handle, unsign
                                (unsigned)NO_INSTANCE};
     return result;
 }
-
-CM_SIM_EXPORT int nvmlDeviceGetComputeRunningProcesses_v2(device *handle, unsigned *count,
-                                                          process_v2 *list)
-{
-    return nvmlDeviceGetComputeRunningProcesses_v3(handle, count, list);
-}
+CM_SIM_ALIAS(nvmlDeviceGetComputeRunningProcesses_v3, nvmlDeviceGetComputeRunningProcesses_v2);
 
 static int no_processes(device *handle, unsigned *count)
 {
@@ -485,69 +460,10 @@ CM_SIM_EXPORT int nvmlDeviceGetGraphicsRunningProcesses(device *handle, unsigned
     (void)list;
     return no_processes(handle, count);
 }
-
-CM_SIM_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v2(device *handle, unsigned *count,
-                                                           void *list)
-{
-    return nvmlDeviceGetGraphicsRunningProcesses(handle, count, list);
-}
-
-CM_SIM_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3(device *handle, unsigned *count,
-                                                           void *list)
-{
-    return nvmlDeviceGetGraphicsRunningProcesses(handle, count, list);
-}
-
-CM_SIM_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v2(device *handle, unsigned *count,
-                                                             void *list)
-{
-    return nvmlDeviceGetGraphicsRunningProcesses(handle, count, list);
-}
-
-CM_SIM_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(device *handle, unsigned *count,
-                                                             void *list)
-{
-    return nvmlDeviceGetGraphicsRunningProcesses(handle, count, list);
-}
-
-/* --- links: there are none, the devices meet at the host -------------------------------------- */
-
-static int no_link(device *handle)
-{
-    int result;
-    return profile_of(handle, &result) ? NOT_SUPPORTED : result;
-}
-
-CM_SIM_EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(device *handle, unsigned link, int *type)
-{
-    CM_SIM_ENTRY;
-    (void)link, (void)type;
-    return no_link(handle);
-}
-
-CM_SIM_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(device *handle, unsigned link, pci *out)
-{
-    CM_SIM_ENTRY;
-    (void)link, (void)out;
-    return no_link(handle);
-}
-
-CM_SIM_EXPORT int nvmlDeviceGetNvLinkState(device *handle, unsigned link, int *active)
-{
-    CM_SIM_ENTRY;
-    (void)link, (void)active;
-    return no_link(handle);
-}
-
-CM_SIM_EXPORT int nvmlDeviceGetTopologyCommonAncestor(device *one, device *other, unsigned *level)
-{
-    enum { ITSELF = 0, HOST_BRIDGE = 30 };
-    CM_SIM_ENTRY;
-    int result;
-    if (!profile_of(other, &result))
-        return result;
-    return number(one, level, one == other ? ITSELF : HOST_BRIDGE);
-}
+CM_SIM_ALIAS(nvmlDeviceGetGraphicsRunningProcesses, nvmlDeviceGetGraphicsRunningProcesses_v2);
+CM_SIM_ALIAS(nvmlDeviceGetGraphicsRunningProcesses, nvmlDeviceGetGraphicsRunningProcesses_v3);
+CM_SIM_ALIAS(nvmlDeviceGetGraphicsRunningProcesses, nvmlDeviceGetMPSComputeRunningProcesses_v2);
+CM_SIM_ALIAS(nvmlDeviceGetGraphicsRunningProcesses, nvmlDeviceGetMPSComputeRunningProcesses_v3);
 
 /* Asked by PyTorch before it makes memory that other machines can see. An error would be a warning
  * to the user; that there is no fabric is an answer. */

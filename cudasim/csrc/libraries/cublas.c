@@ -104,12 +104,6 @@ CM_SIM_EXPORT int cublasGetProperty(int property, int *value)
     return SUCCESS;
 }
 
-CM_SIM_EXPORT size_t cublasGetCudartVersion(void)
-{
-    CM_SIM_ENTRY;
-    return CM_SIM_CUDART_VERSION;
-}
-
 /* cuBLASLt has the same numbers, and the same function under another name. */
 CM_SIM_EXPORT const char *cublasGetStatusName(int status)
 {

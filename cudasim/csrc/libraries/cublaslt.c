@@ -34,21 +34,6 @@ CM_SIM_EXPORT size_t cublasLtGetVersion(void)
     return CM_SIM_CUBLAS_VERSION;
 }
 
-CM_SIM_EXPORT size_t cublasLtGetCudartVersion(void)
-{
-    CM_SIM_ENTRY;
-    return CM_SIM_CUDART_VERSION;
-}
-
-CM_SIM_EXPORT int cublasLtGetProperty(int property, int *value)
-{
-    CM_SIM_ENTRY;
-    if (!value || property < 0 || property > 2)
-        return INVALID_VALUE;
-    *value = cm_sim_version_part(CM_SIM_CUBLAS_VERSION, 10000, 100, property);
-    return SUCCESS;
-}
-
 /* --- descriptors ------------------------------------------------------------------------------ */
 
 typedef struct descriptor {
@@ -112,8 +97,6 @@ static int get(const descriptor *what, int name, void *data, size_t bytes, size_
 
 ATTRIBUTES(MatmulDesc)
 ATTRIBUTES(MatmulPreference)
-ATTRIBUTES(MatrixTransformDesc)
-ATTRIBUTES(EmulationDesc)
 ATTRIBUTES(MatrixLayout)
 
 /* What a descriptor is created with are its attributes too, numbered in the order of creation. */
@@ -157,20 +140,7 @@ CM_SIM_EXPORT int cublasLtMatrixLayoutCreate(descriptor **what, int type, uint64
     return create(what, attributes, 4);
 }
 
-CM_SIM_EXPORT int cublasLtMatrixTransformDescCreate(descriptor **what, int scale)
-{
-    CM_SIM_ENTRY;
-    const initial attributes[] = {{0, &scale, sizeof scale}};
-    return create(what, attributes, 1);
-}
-
 CM_SIM_EXPORT int cublasLtMatmulPreferenceCreate(descriptor **what)
-{
-    CM_SIM_ENTRY;
-    return create(what, NULL, 0);
-}
-
-CM_SIM_EXPORT int cublasLtEmulationDescCreate(descriptor **what)
 {
     CM_SIM_ENTRY;
     return create(what, NULL, 0);
@@ -219,17 +189,6 @@ CM_SIM_EXPORT int cublasLtMatmulAlgoCheck(void *handle, const descriptor *operat
     return SUCCESS;
 }
 
-CM_SIM_EXPORT int cublasLtMatmulAlgoGetIds(void *handle, int compute, int scale, int a, int b,
-                                           int c, int d, int wanted, int *ids, int *found)
-{
-    CM_SIM_ENTRY;
-    if (!ids || !found || wanted < 1)
-        return INVALID_VALUE;
-    ids[0] = 0;
-    *found = 1;
-    return SUCCESS;
-}
-
 CM_SIM_EXPORT int cublasLtMatmulAlgoInit(void *handle, int compute, int scale, int a, int b, int c,
                                          int d, int id, algorithm *algo)
 {
@@ -237,19 +196,6 @@ CM_SIM_EXPORT int cublasLtMatmulAlgoInit(void *handle, int compute, int scale, i
     if (!algo)
         return INVALID_VALUE;
     *algo = (algorithm){.word = {(uint32_t)id}};
-    return SUCCESS;
-}
-
-CM_SIM_EXPORT int cublasLtMatmulAlgoCapGetAttribute(const algorithm *algo, int name, void *data,
-                                                    size_t bytes, size_t *written)
-{
-    CM_SIM_ENTRY;
-    if (!algo || (!data && bytes) || (!bytes && !written))
-        return INVALID_VALUE;
-    if (bytes)
-        memset(data, 0, bytes);
-    if (written)
-        *written = bytes ? bytes : sizeof(uint32_t);
     return SUCCESS;
 }
 

@@ -206,25 +206,11 @@ CM_SIM_EXPORT int cudnnSetTensorNdDescriptor(dnn_tensor *tensor, int type, int d
     return strides ? describe(tensor, type, 0, dimensions, sizes, strides) : DNN_NULL_POINTER;
 }
 
-CM_SIM_EXPORT int cudnnSetTensor4dDescriptor(dnn_tensor *tensor, int format, int type, int n, int c,
-                                             int h, int w)
-{
-    CM_SIM_ENTRY;
-    return describe(tensor, type, format, 4, (const int[]){n, c, h, w}, NULL);
-}
-
 CM_SIM_EXPORT int cudnnSetFilterNdDescriptor(dnn_tensor *filter, int type, int format,
                                              int dimensions, const int *sizes)
 {
     CM_SIM_ENTRY;
     return describe(filter, type, format, dimensions, sizes, NULL);
-}
-
-CM_SIM_EXPORT int cudnnSetFilter4dDescriptor(dnn_tensor *filter, int type, int format, int k, int c,
-                                             int h, int w)
-{
-    CM_SIM_ENTRY;
-    return describe(filter, type, format, 4, (const int[]){k, c, h, w}, NULL);
 }
 
 /* Every output may be NULL; sizes and strides have room for `wanted`. */

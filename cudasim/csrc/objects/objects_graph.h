@@ -16,8 +16,6 @@ int cm_sim_node_before(cm_sim_node *node, cm_sim_node **out, size_t *count);
 int cm_sim_node_behind(cm_sim_node *node, cm_sim_node **out, size_t *count);
 int cm_sim_node_type(const cm_sim_node *node, int *type);
 
-int cm_sim_exec_flags(const cm_sim_exec *exec, unsigned long long *flags);
-
 int cm_sim_user_object_new(void *data, cm_cuda_host_function destroy, unsigned references,
                            cm_sim_user_object **object);
 int cm_sim_user_object_retain(cm_sim_user_object *object, unsigned count);

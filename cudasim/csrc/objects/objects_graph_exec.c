@@ -34,7 +34,6 @@ int cm_sim_graph_instantiate(cm_sim_graph *graph, unsigned long long flags, cm_s
         return CM_CUDA_OUT_OF_MEMORY;
     }
     made->graph = copy;
-    made->flags = flags;
     *exec = made;
     return CM_CUDA_OK;
 }
@@ -45,14 +44,6 @@ int cm_sim_exec_delete(cm_sim_exec *exec)
         return CM_CUDA_INVALID_VALUE;
     cm_sim_graph_empty(exec->graph);
     cm_sim_table_drop(&execs, exec);
-    return CM_CUDA_OK;
-}
-
-int cm_sim_exec_flags(const cm_sim_exec *exec, unsigned long long *flags)
-{
-    if (!cm_sim_exec_live(exec) || !flags)
-        return CM_CUDA_INVALID_VALUE;
-    *flags = exec->flags;
     return CM_CUDA_OK;
 }
 

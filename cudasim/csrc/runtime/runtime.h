@@ -69,10 +69,6 @@ static inline int cm_rt_end(cm_sim_call *call, int result)
 enum { CM_RT_ALLOCATION = 1, CM_RT_RELEASE = 2 };
 enum { CM_RT_MEMORY_PINNED = 2, CM_RT_MEMORY_DEVICE = 3, CM_RT_MEMORY_MANAGED = 5 };
 
-/* A program built with a default stream per thread calls other names. */
-#define CM_RT_ALIAS(function, other)                                                               \
-    extern __typeof(function) other __attribute__((alias(#function), visibility("default")))
-
 /* Something that is not simulated: an error, and a line in the report. */
 static inline int cm_rt_refuse(const char *what)
 {

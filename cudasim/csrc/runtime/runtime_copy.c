@@ -83,7 +83,7 @@ CM_SIM_EXPORT int cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
     CM_RT_BEGIN(cudaMemcpy, to, from, bytes, kind);
     CM_RT_END(plain(&cm_call, to, from, bytes, kind, false, NULL));
 }
-CM_RT_ALIAS(cudaMemcpy, cudaMemcpy_ptds);
+CM_SIM_ALIAS(cudaMemcpy, cudaMemcpy_ptds);
 
 CM_SIM_EXPORT int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind,
                                   cm_sim_stream *stream)
@@ -91,7 +91,7 @@ CM_SIM_EXPORT int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int 
     CM_RT_BEGIN(cudaMemcpyAsync, to, from, bytes, kind, stream);
     CM_RT_END(plain(&cm_call, to, from, bytes, kind, true, stream));
 }
-CM_RT_ALIAS(cudaMemcpyAsync, cudaMemcpyAsync_ptsz);
+CM_SIM_ALIAS(cudaMemcpyAsync, cudaMemcpyAsync_ptsz);
 
 /* Each of the copies by itself: their order is not promised, and nothing else is either. */
 CM_SIM_EXPORT int cudaMemcpyBatchAsync(void *const *to, const void *const *from,
@@ -110,7 +110,7 @@ CM_SIM_EXPORT int cudaMemcpyBatchAsync(void *const *to, const void *const *from,
         result = plain(&cm_call, to[i], from[i], bytes[i], CM_CUDA_COPY_DEFAULT, true, stream);
     CM_RT_END(result);
 }
-CM_RT_ALIAS(cudaMemcpyBatchAsync, cudaMemcpyBatchAsync_ptsz);
+CM_SIM_ALIAS(cudaMemcpyBatchAsync, cudaMemcpyBatchAsync_ptsz);
 
 /* --- between devices -------------------------------------------------------------------------- */
 
@@ -177,7 +177,7 @@ CM_SIM_EXPORT int cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size
     CM_RT_BEGIN(cudaMemcpy2D, to, to_pitch, from, from_pitch, width, height, kind);
     CM_RT_END(rows(&cm_call, to, to_pitch, from, from_pitch, width, height, kind, false, NULL));
 }
-CM_RT_ALIAS(cudaMemcpy2D, cudaMemcpy2D_ptds);
+CM_SIM_ALIAS(cudaMemcpy2D, cudaMemcpy2D_ptds);
 
 CM_SIM_EXPORT int cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                                     size_t width, size_t height, int kind, cm_sim_stream *stream)
@@ -185,7 +185,7 @@ CM_SIM_EXPORT int cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from,
     CM_RT_BEGIN(cudaMemcpy2DAsync, to, to_pitch, from, from_pitch, width, height, kind, stream);
     CM_RT_END(rows(&cm_call, to, to_pitch, from, from_pitch, width, height, kind, true, stream));
 }
-CM_RT_ALIAS(cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz);
+CM_SIM_ALIAS(cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz);
 
 /* --- variables of the device ------------------------------------------------------------------ */
 
@@ -212,7 +212,7 @@ CM_SIM_EXPORT int cudaMemcpyToSymbol(const void *name, const void *from, size_t 
     CM_RT_BEGIN(cudaMemcpyToSymbol, name, from, bytes, offset, kind);
     CM_RT_END(symbol(&cm_call, name, from, NULL, bytes, offset, kind, false, NULL));
 }
-CM_RT_ALIAS(cudaMemcpyToSymbol, cudaMemcpyToSymbol_ptds);
+CM_SIM_ALIAS(cudaMemcpyToSymbol, cudaMemcpyToSymbol_ptds);
 
 CM_SIM_EXPORT int cudaMemcpyToSymbolAsync(const void *name, const void *from, size_t bytes,
                                           size_t offset, int kind, cm_sim_stream *stream)
@@ -220,7 +220,7 @@ CM_SIM_EXPORT int cudaMemcpyToSymbolAsync(const void *name, const void *from, si
     CM_RT_BEGIN(cudaMemcpyToSymbolAsync, name, from, bytes, offset, kind, stream);
     CM_RT_END(symbol(&cm_call, name, from, NULL, bytes, offset, kind, true, stream));
 }
-CM_RT_ALIAS(cudaMemcpyToSymbolAsync, cudaMemcpyToSymbolAsync_ptsz);
+CM_SIM_ALIAS(cudaMemcpyToSymbolAsync, cudaMemcpyToSymbolAsync_ptsz);
 
 CM_SIM_EXPORT int cudaMemcpyFromSymbol(void *to, const void *name, size_t bytes, size_t offset,
                                        int kind)
@@ -230,7 +230,7 @@ CM_SIM_EXPORT int cudaMemcpyFromSymbol(void *to, const void *name, size_t bytes,
         CM_RT_END(CM_CUDA_INVALID_VALUE);
     CM_RT_END(symbol(&cm_call, name, NULL, to, bytes, offset, kind, false, NULL));
 }
-CM_RT_ALIAS(cudaMemcpyFromSymbol, cudaMemcpyFromSymbol_ptds);
+CM_SIM_ALIAS(cudaMemcpyFromSymbol, cudaMemcpyFromSymbol_ptds);
 
 /* --- filling ---------------------------------------------------------------------------------- */
 
@@ -272,14 +272,14 @@ CM_SIM_EXPORT int cudaMemset(void *to, int value, size_t bytes)
     CM_RT_BEGIN(cudaMemset, to, value, bytes);
     CM_RT_END(fill_row(&cm_call, to, value, bytes, false, NULL));
 }
-CM_RT_ALIAS(cudaMemset, cudaMemset_ptds);
+CM_SIM_ALIAS(cudaMemset, cudaMemset_ptds);
 
 CM_SIM_EXPORT int cudaMemsetAsync(void *to, int value, size_t bytes, cm_sim_stream *stream)
 {
     CM_RT_BEGIN(cudaMemsetAsync, to, value, bytes, stream);
     CM_RT_END(fill_row(&cm_call, to, value, bytes, true, stream));
 }
-CM_RT_ALIAS(cudaMemsetAsync, cudaMemsetAsync_ptsz);
+CM_SIM_ALIAS(cudaMemsetAsync, cudaMemsetAsync_ptsz);
 
 CM_SIM_EXPORT int cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
                                     cm_sim_stream *stream)
@@ -288,4 +288,4 @@ CM_SIM_EXPORT int cudaMemset2DAsync(void *to, size_t pitch, int value, size_t wi
     CM_RT_END(fill(&cm_call, &(cm_cuda_set_node){to, pitch, (unsigned char)value, 1, width, height},
                    stream));
 }
-CM_RT_ALIAS(cudaMemset2DAsync, cudaMemset2DAsync_ptsz);
+CM_SIM_ALIAS(cudaMemset2DAsync, cudaMemset2DAsync_ptsz);

@@ -26,36 +26,6 @@ CM_SIM_EXPORT int cudaGraphAddNode(cm_sim_node **node, cm_sim_graph *graph,
     CM_RT_END(node ? cm_sim_graph_add(graph, after, count, params, node) : CM_CUDA_INVALID_VALUE);
 }
 
-CM_SIM_EXPORT int cudaGraphAddMemcpyNode1D(cm_sim_node **node, cm_sim_graph *graph,
-                                           cm_sim_node *const *after, size_t count, void *to,
-                                           const void *from, size_t bytes, int kind)
-{
-    CM_RT_BEGIN(cudaGraphAddMemcpyNode1D, node, graph, after, count, to, from, bytes, kind);
-    int checked;
-    int result = node ? cm_sim_copy_kind(to, from, bytes, kind, &checked) : CM_CUDA_INVALID_VALUE;
-    if (result)
-        CM_RT_END(result);
-    cm_cuda_node_params params = {
-        .type = CM_CUDA_NODE_COPY,
-        .memcpy = {.copyParams = {.srcPtr = {(void *)(uintptr_t)from, bytes, bytes, 1},
-                                  .dstPtr = {to, bytes, bytes, 1},
-                                  .extent = {bytes, 1, 1},
-                                  .kind = checked}},
-    };
-    CM_RT_END(cm_sim_graph_add(graph, after, count, &params, node));
-}
-
-CM_SIM_EXPORT int cudaGraphAddMemsetNode(cm_sim_node **node, cm_sim_graph *graph,
-                                         cm_sim_node *const *after, size_t count,
-                                         const cm_cuda_set_node *set)
-{
-    CM_RT_BEGIN(cudaGraphAddMemsetNode, node, graph, after, count, set);
-    if (!node || !set)
-        CM_RT_END(CM_CUDA_INVALID_VALUE);
-    cm_cuda_node_params params = {.type = CM_CUDA_NODE_SET, .memset = *set};
-    CM_RT_END(cm_sim_graph_add(graph, after, count, &params, node));
-}
-
 CM_SIM_EXPORT int cudaGraphAddChildGraphNode(cm_sim_node **node, cm_sim_graph *graph,
                                              cm_sim_node *const *after, size_t count,
                                              cm_sim_graph *child)
@@ -167,12 +137,6 @@ CM_SIM_EXPORT int cudaGraphExecDestroy(cm_sim_exec *exec)
     CM_RT_END(result);
 }
 
-CM_SIM_EXPORT int cudaGraphExecGetFlags(cm_sim_exec *exec, unsigned long long *flags)
-{
-    CM_RT_BEGIN(cudaGraphExecGetFlags, exec, flags);
-    CM_RT_END(cm_sim_exec_flags(exec, flags));
-}
-
 CM_SIM_EXPORT int cudaGraphUpload(cm_sim_exec *exec, cm_sim_stream *stream)
 {
     CM_RT_BEGIN(cudaGraphUpload, exec, stream);
@@ -182,7 +146,7 @@ CM_SIM_EXPORT int cudaGraphUpload(cm_sim_exec *exec, cm_sim_stream *stream)
         result = CM_CUDA_CAPTURE_UNSUPPORTED;
     CM_RT_END(result);
 }
-CM_RT_ALIAS(cudaGraphUpload, cudaGraphUpload_ptsz);
+CM_SIM_ALIAS(cudaGraphUpload, cudaGraphUpload_ptsz);
 
 CM_SIM_EXPORT int cudaGraphLaunch(cm_sim_exec *exec, cm_sim_stream *stream)
 {
@@ -196,7 +160,7 @@ CM_SIM_EXPORT int cudaGraphLaunch(cm_sim_exec *exec, cm_sim_stream *stream)
     CM_RT_DRIVER_END(result);
     CM_RT_END(result);
 }
-CM_RT_ALIAS(cudaGraphLaunch, cudaGraphLaunch_ptsz);
+CM_SIM_ALIAS(cudaGraphLaunch, cudaGraphLaunch_ptsz);
 
 /* --- what graphs keep ------------------------------------------------------------------------- */
 

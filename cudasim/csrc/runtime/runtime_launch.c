@@ -116,7 +116,7 @@ CM_SIM_EXPORT int cudaLaunchKernel(const void *kernel, cm_cuda_dim3 grid, cm_cud
     CM_RT_BEGIN_KERNEL(cudaLaunchKernel, kernel, kernel, grid, block, arguments, shared, stream);
     CM_RT_END(launch(&cm_call, kernel, &grid, &block, arguments, shared, stream));
 }
-CM_RT_ALIAS(cudaLaunchKernel, cudaLaunchKernel_ptsz);
+CM_SIM_ALIAS(cudaLaunchKernel, cudaLaunchKernel_ptsz);
 
 /* What compilers since CUDA 13 make of <<<>>>: reported as the call that it stands for. */
 CM_SIM_EXPORT int __cudaLaunchKernel(cm_sim_function *kernel, cm_cuda_dim3 grid, cm_cuda_dim3 block,
@@ -125,7 +125,7 @@ CM_SIM_EXPORT int __cudaLaunchKernel(cm_sim_function *kernel, cm_cuda_dim3 grid,
     CM_RT_BEGIN_KERNEL(cudaLaunchKernel, kernel, kernel, grid, block, arguments, shared, stream);
     CM_RT_END(launch(&cm_call, kernel, &grid, &block, arguments, shared, stream));
 }
-CM_RT_ALIAS(__cudaLaunchKernel, __cudaLaunchKernel_ptsz);
+CM_SIM_ALIAS(__cudaLaunchKernel, __cudaLaunchKernel_ptsz);
 
 static int all_fit_at_once(const void *kernel, const cm_cuda_dim3 *grid, const cm_cuda_dim3 *block,
                            size_t shared)
@@ -160,7 +160,7 @@ CM_SIM_EXPORT int cudaLaunchCooperativeKernel(const void *kernel, cm_cuda_dim3 g
                        stream);
     CM_RT_END(launch_together(&cm_call, kernel, &grid, &block, arguments, shared, stream));
 }
-CM_RT_ALIAS(cudaLaunchCooperativeKernel, cudaLaunchCooperativeKernel_ptsz);
+CM_SIM_ALIAS(cudaLaunchCooperativeKernel, cudaLaunchCooperativeKernel_ptsz);
 
 /* The extent of clusters that a launch asks for; {0}: none. */
 static bool attributes_of(const cm_cuda_launch_config *config, bool *together,
@@ -211,7 +211,7 @@ CM_SIM_EXPORT int cudaLaunchKernelExC(const cm_cuda_launch_config *config, const
                                                     &config->blockDim, arguments,
                                                     config->dynamicSmemBytes, config->stream));
 }
-CM_RT_ALIAS(cudaLaunchKernelExC, cudaLaunchKernelExC_ptsz);
+CM_SIM_ALIAS(cudaLaunchKernelExC, cudaLaunchKernelExC_ptsz);
 
 /* --- kernels as objects ----------------------------------------------------------------------- */
 

@@ -97,7 +97,7 @@ CM_SIM_EXPORT int cudaGetDriverEntryPointByVersion(const char *symbol, void **fu
     CM_RT_BEGIN(cudaGetDriverEntryPointByVersion, symbol, function, version, flags, status);
     CM_RT_END(entry_point(symbol, function, version, flags, status));
 }
-CM_RT_ALIAS(cudaGetDriverEntryPointByVersion, cudaGetDriverEntryPointByVersion_ptsz);
+CM_SIM_ALIAS(cudaGetDriverEntryPointByVersion, cudaGetDriverEntryPointByVersion_ptsz);
 
 CM_SIM_EXPORT int cudaGetDriverEntryPoint(const char *symbol, void **function,
                                           unsigned long long flags, int *status)
@@ -106,7 +106,7 @@ CM_SIM_EXPORT int cudaGetDriverEntryPoint(const char *symbol, void **function,
     CM_RT_END(entry_point(symbol, function, (unsigned)cm_sim_config_get()->driver_version, flags,
                           status));
 }
-CM_RT_ALIAS(cudaGetDriverEntryPoint, cudaGetDriverEntryPoint_ptsz);
+CM_SIM_ALIAS(cudaGetDriverEntryPoint, cudaGetDriverEntryPoint_ptsz);
 
 /* --- profilers: what they switch on and off is CUPTI's, and not tied to these ----------------- */
 

@@ -324,4 +324,4 @@ CM_SIM_EXPORT int cudaMemPrefetchAsync(const void *address, size_t bytes, cm_cud
         result = cm_rt_refuse("prefetch in CUDA graphs");
     CM_RT_END(result);
 }
-CM_RT_ALIAS(cudaMemPrefetchAsync, cudaMemPrefetchAsync_ptsz);
+CM_SIM_ALIAS(cudaMemPrefetchAsync, cudaMemPrefetchAsync_ptsz);

@@ -50,7 +50,7 @@ CM_SIM_EXPORT int cudaStreamSynchronize(cm_sim_stream *stream)
     int result;
     CM_RT_END(find(stream, &result) ? cm_sim_stream_synchronize(stream) : result);
 }
-CM_RT_ALIAS(cudaStreamSynchronize, cudaStreamSynchronize_ptsz);
+CM_SIM_ALIAS(cudaStreamSynchronize, cudaStreamSynchronize_ptsz);
 
 CM_SIM_EXPORT int cudaStreamQuery(cm_sim_stream *stream)
 {
@@ -58,7 +58,7 @@ CM_SIM_EXPORT int cudaStreamQuery(cm_sim_stream *stream)
     int result;
     CM_RT_END(find(stream, &result) ? cm_sim_stream_query(stream) : result);
 }
-CM_RT_ALIAS(cudaStreamQuery, cudaStreamQuery_ptsz);
+CM_SIM_ALIAS(cudaStreamQuery, cudaStreamQuery_ptsz);
 
 CM_SIM_EXPORT int cudaStreamWaitEvent(cm_sim_stream *stream, cm_sim_event *event, unsigned flags)
 {
@@ -66,7 +66,7 @@ CM_SIM_EXPORT int cudaStreamWaitEvent(cm_sim_stream *stream, cm_sim_event *event
     int result;
     CM_RT_END(find(stream, &result) ? cm_sim_stream_wait(stream, event, flags) : result);
 }
-CM_RT_ALIAS(cudaStreamWaitEvent, cudaStreamWaitEvent_ptsz);
+CM_SIM_ALIAS(cudaStreamWaitEvent, cudaStreamWaitEvent_ptsz);
 
 CM_SIM_EXPORT int cudaStreamGetPriority(cm_sim_stream *handle, int *priority)
 {
@@ -77,7 +77,7 @@ CM_SIM_EXPORT int cudaStreamGetPriority(cm_sim_stream *handle, int *priority)
         *priority = cm_sim_stream_priority(stream);
     CM_RT_END(stream && !priority ? CM_CUDA_INVALID_VALUE : result);
 }
-CM_RT_ALIAS(cudaStreamGetPriority, cudaStreamGetPriority_ptsz);
+CM_SIM_ALIAS(cudaStreamGetPriority, cudaStreamGetPriority_ptsz);
 
 CM_SIM_EXPORT int cudaStreamGetFlags(cm_sim_stream *handle, unsigned *flags)
 {
@@ -88,7 +88,7 @@ CM_SIM_EXPORT int cudaStreamGetFlags(cm_sim_stream *handle, unsigned *flags)
         *flags = cm_sim_stream_flags(stream);
     CM_RT_END(stream && !flags ? CM_CUDA_INVALID_VALUE : result);
 }
-CM_RT_ALIAS(cudaStreamGetFlags, cudaStreamGetFlags_ptsz);
+CM_SIM_ALIAS(cudaStreamGetFlags, cudaStreamGetFlags_ptsz);
 
 CM_SIM_EXPORT int cudaStreamGetDevice(cm_sim_stream *handle, int *device)
 {
@@ -99,7 +99,7 @@ CM_SIM_EXPORT int cudaStreamGetDevice(cm_sim_stream *handle, int *device)
         *device = cm_sim_stream_device(stream);
     CM_RT_END(stream && !device ? CM_CUDA_INVALID_VALUE : result);
 }
-CM_RT_ALIAS(cudaStreamGetDevice, cudaStreamGetDevice_ptsz);
+CM_SIM_ALIAS(cudaStreamGetDevice, cudaStreamGetDevice_ptsz);
 
 /* --- functions of the host -------------------------------------------------------------------- */
 
@@ -110,7 +110,7 @@ CM_SIM_EXPORT int cudaLaunchHostFunc(cm_sim_stream *stream, cm_cuda_host_functio
     int result;
     CM_RT_END(find(stream, &result) ? cm_sim_stream_host(stream, function, data) : result);
 }
-CM_RT_ALIAS(cudaLaunchHostFunc, cudaLaunchHostFunc_ptsz);
+CM_SIM_ALIAS(cudaLaunchHostFunc, cudaLaunchHostFunc_ptsz);
 
 CM_SIM_EXPORT int cudaStreamAddCallback(cm_sim_stream *stream, cm_cuda_stream_callback callback,
                                         void *data, unsigned flags)
@@ -126,7 +126,7 @@ CM_SIM_EXPORT int cudaStreamAddCallback(cm_sim_stream *stream, cm_cuda_stream_ca
     }
     CM_RT_END(result);
 }
-CM_RT_ALIAS(cudaStreamAddCallback, cudaStreamAddCallback_ptsz);
+CM_SIM_ALIAS(cudaStreamAddCallback, cudaStreamAddCallback_ptsz);
 
 /* --- events ----------------------------------------------------------------------------------- */
 
@@ -161,7 +161,7 @@ CM_SIM_EXPORT int cudaEventRecord(cm_sim_event *event, cm_sim_stream *stream)
     int result;
     CM_RT_END(find(stream, &result) ? cm_sim_event_record(event, stream, 0) : result);
 }
-CM_RT_ALIAS(cudaEventRecord, cudaEventRecord_ptsz);
+CM_SIM_ALIAS(cudaEventRecord, cudaEventRecord_ptsz);
 
 CM_SIM_EXPORT int cudaEventRecordWithFlags(cm_sim_event *event, cm_sim_stream *stream,
                                            unsigned flags)
@@ -170,7 +170,7 @@ CM_SIM_EXPORT int cudaEventRecordWithFlags(cm_sim_event *event, cm_sim_stream *s
     int result;
     CM_RT_END(find(stream, &result) ? cm_sim_event_record(event, stream, flags) : result);
 }
-CM_RT_ALIAS(cudaEventRecordWithFlags, cudaEventRecordWithFlags_ptsz);
+CM_SIM_ALIAS(cudaEventRecordWithFlags, cudaEventRecordWithFlags_ptsz);
 
 CM_SIM_EXPORT int cudaEventQuery(cm_sim_event *event)
 {
@@ -198,7 +198,7 @@ CM_SIM_EXPORT int cudaStreamBeginCapture(cm_sim_stream *stream, int mode)
     int result;
     CM_RT_END(find(stream, &result) ? cm_sim_capture_begin(stream, NULL, NULL, 0, mode) : result);
 }
-CM_RT_ALIAS(cudaStreamBeginCapture, cudaStreamBeginCapture_ptsz);
+CM_SIM_ALIAS(cudaStreamBeginCapture, cudaStreamBeginCapture_ptsz);
 
 CM_SIM_EXPORT int cudaStreamBeginCaptureToGraph(cm_sim_stream *stream, cm_sim_graph *graph,
                                                 cm_sim_node *const *after,
@@ -211,7 +211,7 @@ CM_SIM_EXPORT int cudaStreamBeginCaptureToGraph(cm_sim_stream *stream, cm_sim_gr
     CM_RT_END(find(stream, &result) ? cm_sim_capture_begin(stream, graph, after, count, mode)
                                     : result);
 }
-CM_RT_ALIAS(cudaStreamBeginCaptureToGraph, cudaStreamBeginCaptureToGraph_ptsz);
+CM_SIM_ALIAS(cudaStreamBeginCaptureToGraph, cudaStreamBeginCaptureToGraph_ptsz);
 
 CM_SIM_EXPORT int cudaStreamEndCapture(cm_sim_stream *stream, cm_sim_graph **graph)
 {
@@ -220,7 +220,7 @@ CM_SIM_EXPORT int cudaStreamEndCapture(cm_sim_stream *stream, cm_sim_graph **gra
         CM_RT_END(CM_CUDA_INVALID_VALUE);
     CM_RT_END(cm_sim_capture_end(stream, graph));
 }
-CM_RT_ALIAS(cudaStreamEndCapture, cudaStreamEndCapture_ptsz);
+CM_SIM_ALIAS(cudaStreamEndCapture, cudaStreamEndCapture_ptsz);
 
 CM_SIM_EXPORT int cudaStreamIsCapturing(cm_sim_stream *stream, int *status)
 {
@@ -229,7 +229,7 @@ CM_SIM_EXPORT int cudaStreamIsCapturing(cm_sim_stream *stream, int *status)
         CM_RT_END(CM_CUDA_INVALID_VALUE);
     CM_RT_END(cm_sim_capture_info(stream, status, NULL, NULL, NULL, NULL, NULL));
 }
-CM_RT_ALIAS(cudaStreamIsCapturing, cudaStreamIsCapturing_ptsz);
+CM_SIM_ALIAS(cudaStreamIsCapturing, cudaStreamIsCapturing_ptsz);
 
 CM_SIM_EXPORT int cudaStreamGetCaptureInfo(cm_sim_stream *stream, int *status,
                                            unsigned long long *id, cm_sim_graph **graph,
@@ -241,7 +241,7 @@ CM_SIM_EXPORT int cudaStreamGetCaptureInfo(cm_sim_stream *stream, int *status,
         CM_RT_END(CM_CUDA_INVALID_VALUE);
     CM_RT_END(cm_sim_capture_info(stream, status, id, graph, after, edges, count));
 }
-CM_RT_ALIAS(cudaStreamGetCaptureInfo, cudaStreamGetCaptureInfo_ptsz);
+CM_SIM_ALIAS(cudaStreamGetCaptureInfo, cudaStreamGetCaptureInfo_ptsz);
 
 CM_SIM_EXPORT int cudaStreamUpdateCaptureDependencies(cm_sim_stream *stream, cm_sim_node **after,
                                                       const cm_cuda_edge *edges, size_t count,
@@ -250,7 +250,7 @@ CM_SIM_EXPORT int cudaStreamUpdateCaptureDependencies(cm_sim_stream *stream, cm_
     CM_RT_BEGIN(cudaStreamUpdateCaptureDependencies, stream, after, edges, count, flags);
     CM_RT_END(cm_sim_capture_set_after(stream, after, count, flags));
 }
-CM_RT_ALIAS(cudaStreamUpdateCaptureDependencies, cudaStreamUpdateCaptureDependencies_ptsz);
+CM_SIM_ALIAS(cudaStreamUpdateCaptureDependencies, cudaStreamUpdateCaptureDependencies_ptsz);
 
 CM_SIM_EXPORT int cudaThreadExchangeStreamCaptureMode(int *mode)
 {
