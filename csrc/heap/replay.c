@@ -1,11 +1,6 @@
-#include "replay.h"
+#include "replay_parts.h"
 
-#include <stdio.h>
 #include <string.h>
-
-#include "../base/hash.h"
-#include "../base/grow.h"
-#include "../base/table.h"
 
 /* A 256 TiB block is damage, not data; below it, sums cannot overflow before the check does. */
 #define BLOCK_MAX ((int64_t)1 << 48)
@@ -13,7 +8,7 @@
 
 enum { DEVICE_NUMBERS = 1 << 16 };
 
-static const char out_of_memory[] = "out of memory";
+const char cm_replay_out_of_memory[] = "out of memory";
 static const char bad_size[] = "the trace is damaged: it has a block of an impossible size";
 
 static cm_library *new_library(const cm_reader *reader, const char *code)
@@ -130,138 +125,6 @@ void cm_replay_free(cm_replay *r)
     free(r);
 }
 
-static void name_device(cm_device *d)
-{
-    /* c10::DeviceType in its own order and spelling. */
-    static const char *const names[] = {"cpu", "cuda", "mkldnn",       "opengl", "opencl", "ideep",
-                                        "hip", "fpga", "maia",         "xla",    "vulkan", "metal",
-                                        "xpu", "mps",  "meta",         "hpu",    "ve",     "lazy",
-                                        "ipu", "mtia", "privateuseone"};
-    char type[16];
-    if (d->type < sizeof names / sizeof names[0])
-        snprintf(type, sizeof type, "%s", names[d->type]);
-    else if (d->type == CM_DEVICE_PINNED)
-        snprintf(type, sizeof type, "pinned");
-    else
-        snprintf(type, sizeof type, "device%d", d->type);
-    if (d->index < 0)
-        snprintf(d->name, sizeof d->name, "%s", type);
-    else
-        snprintf(d->name, sizeof d->name, "%s:%d", type, d->index);
-}
-
-static size_t device_key(uint8_t type, int8_t index)
-{
-    return (size_t)type << 8 | (uint8_t)(type == CM_DEVICE_CPU ? -1 : index);
-}
-
-int cm_replay_find_device(const cm_replay *r, uint8_t type, int8_t index)
-{
-    return r->device_number[device_key(type, index)] - 1;
-}
-
-int64_t cm_replay_host_live(const cm_replay *r)
-{
-    int64_t sum = 0;
-    for (size_t i = 0; i < r->device_count; i++)
-        if (r->device[i].type == CM_DEVICE_CPU || r->device[i].type == CM_DEVICE_PINNED)
-            sum += r->device[i].live;
-    return sum;
-}
-
-int cm_replay_device(cm_replay *r, uint8_t type, int8_t index)
-{
-    if (type == CM_DEVICE_CPU)
-        index = -1;
-    uint16_t *number = &r->device_number[device_key(type, index)];
-    if (*number != 0)
-        return *number - 1;
-    if (r->device_count >= CM_DEVICES_MAX) {
-        r->error = "the trace is damaged: it names more than 256 devices";
-        return -1;
-    }
-    if (!cm_grow((void **)&r->device, &r->device_capacity, r->device_count + 1,
-                 sizeof *r->device)) {
-        r->error = out_of_memory;
-        return -1;
-    }
-    cm_device *d = &r->device[r->device_count++];
-    *d = (cm_device){.type = type, .index = index, .reserved = -1};
-    name_device(d);
-    *number = (uint16_t)r->device_count;
-    return *number - 1;
-}
-
-static bool same_origin(const cm_origin *a, const cm_origin *b)
-{
-    return a->stack == b->stack && a->own == b->own && a->name == b->name &&
-           a->device == b->device && a->phase == b->phase && a->charge == b->charge &&
-           a->module == b->module && a->saved_by == b->saved_by && a->category == b->category;
-}
-
-static uint64_t hash_origin(const cm_origin *o)
-{
-    uint64_t key = (uint64_t)o->stack << 32 | o->own;
-    return cm_hash(
-        cm_hash(key) +
-        ((uint64_t)o->name << 24 | (uint64_t)o->device << 8 | o->phase << 3 | o->charge) +
-        cm_hash((uint64_t)o->module << 32 ^ (uint64_t)o->saved_by << 8 ^ o->category));
-}
-
-static uint64_t hash_numbered(const void *replay, const void *entry)
-{
-    return hash_origin(&((const cm_replay *)replay)->origin[cm_table_index(entry)]);
-}
-
-static bool is_origin(const void *replay, const void *entry, const void *wanted)
-{
-    return same_origin(&((const cm_replay *)replay)->origin[cm_table_index(entry)], wanted);
-}
-
-static const cm_table_kind origins = {sizeof(uint32_t),   256,           2,
-                                      cm_table_is_number, hash_numbered, is_origin};
-
-/* A stack mostly repeats its latest origin. */
-static uint32_t *newest_of_stack(cm_replay *r, uint32_t stack)
-{
-    if (stack >= r->newest_capacity) {
-        size_t count = (size_t)CM_STACK_FIRST + cm_reader_stack_count(r->reader);
-        if (stack >= count ||
-            !cm_grow_zeroed((void **)&r->newest, &r->newest_capacity, count, sizeof *r->newest))
-            return NULL;
-    }
-    return &r->newest[stack];
-}
-
-static int64_t lookup_origin(cm_replay *r, const cm_origin *wanted)
-{
-    if (!cm_table_make_room(&origins, r, (void **)&r->origin_slot, &r->origin_slots,
-                            r->origin_count))
-        return -1;
-    size_t slot =
-        cm_table_find(&origins, r, r->origin_slot, r->origin_slots, hash_origin(wanted), wanted);
-    if (r->origin_slot[slot] != 0)
-        return r->origin_slot[slot] - 1;
-    if (r->origin_count >= UINT32_MAX - 1 ||
-        !cm_grow((void **)&r->origin, &r->origin_capacity, r->origin_count + 1, sizeof *r->origin))
-        return -1;
-    r->origin[r->origin_count++] = *wanted;
-    r->origin_slot[slot] = (uint32_t)r->origin_count;
-    return (int64_t)r->origin_count - 1;
-}
-
-/* Its number; -1: out of memory. */
-static int64_t find_origin(cm_replay *r, const cm_origin *wanted)
-{
-    uint32_t *newest = newest_of_stack(r, wanted->own);
-    if (newest != NULL && *newest != 0 && same_origin(&r->origin[*newest - 1], wanted))
-        return *newest - 1;
-    int64_t number = lookup_origin(r, wanted);
-    if (newest != NULL && number >= 0)
-        *newest = (uint32_t)number + 1;
-    return number;
-}
-
 /* Notifies the driver map of a block in the table, and notes its enclosing allocation there. */
 static bool notify_driver(cm_replay *r, const cm_block *block)
 {
@@ -270,52 +133,6 @@ static bool notify_driver(cm_replay *r, const cm_block *block)
         cm_driver_map_add_block(r->driver, d->index, block, cm_blocks_note(&r->blocks, block)))
         return true;
     r->error = r->driver->error;
-    return false;
-}
-
-static uint64_t label_key(const cm_block *block)
-{
-    return (block->address ^ (uint64_t)block->device << 48) & (UINT64_MAX >> 1);
-}
-
-const cm_label *cm_replay_label(const cm_replay *r, const cm_block *block)
-{
-    uint32_t at;
-    bool found = block->labelled && cm_idmap_get(&r->label_of, label_key(block), &at);
-    return found ? &r->label[at] : NULL;
-}
-
-static bool same_label(const cm_label *a, const cm_label *b)
-{
-    return a->owner == b->owner && a->text == b->text && a->module == b->module &&
-           a->kind == b->kind;
-}
-
-/* Each step makes gradients with the labels of the first. */
-static bool number_label(cm_replay *r, const cm_label *label, uint32_t *number)
-{
-    uint64_t key = cm_mix(cm_mix(cm_mix(label->owner) + label->text) + label->module) >> 1;
-    key = (key << 3 | label->kind) & (UINT64_MAX >> 2);
-    /* A duplicate number is harmless; a long search in a hostile trace is not. */
-    for (int tries = 0; tries < 16 && cm_idmap_get(&r->label_known, key, number); tries++, key++)
-        if (same_label(&r->label[*number], label))
-            return true;
-    *number = (uint32_t)r->label_count;
-    if (r->label_count >= UINT32_MAX - 1 ||
-        !cm_grow((void **)&r->label, &r->label_capacity, r->label_count + 1, sizeof *r->label) ||
-        !cm_idmap_put(&r->label_known, key, *number))
-        return false;
-    r->label[r->label_count++] = *label;
-    return true;
-}
-
-/* Of a block that has one. */
-static bool put_label(cm_replay *r, const cm_block *block, const cm_label *label)
-{
-    uint32_t number;
-    if (number_label(r, label, &number) && cm_idmap_put(&r->label_of, label_key(block), number))
-        return true;
-    r->error = out_of_memory;
     return false;
 }
 
@@ -329,7 +146,7 @@ static bool add_live(cm_replay *r, const cm_block *block, uint64_t time_ns, bool
     }
     const cm_block *kept = cm_blocks_put(&r->blocks, block);
     if (kept == NULL) {
-        r->error = out_of_memory;
+        r->error = cm_replay_out_of_memory;
         return false;
     }
     d->blocks++;
@@ -351,8 +168,7 @@ static bool remove_live(cm_replay *r, const cm_block *block, uint32_t enclosing,
     d->direct -= block->direct ? block->size : 0;
     *out = (cm_change){*block, -block->size, time_ns, d->live, d->blocks, event};
     out->label = cm_replay_label(r, block);
-    if (block->labelled)
-        cm_idmap_remove(&r->label_of, label_key(block));
+    cm_replay_drop_label(r, block);
     if (enclosing == 0 || cm_driver_map_remove_block(r->driver, block, enclosing))
         return true;
     r->error = r->driver->error;
@@ -390,7 +206,7 @@ static int64_t assign_origin(cm_replay *r, cm_origin *origin, const cm_fate *fat
     }
     origin->module =
         owner != 0 ? owner : cm_modules_of_stack(r->modules, origin->stack, r->position);
-    return find_origin(r, origin);
+    return cm_replay_find_origin(r, origin);
 }
 
 static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t time_ns,
@@ -400,7 +216,7 @@ static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t ti
     cm_fate fate = foresee(r, CM_PHASE_BEFORE_START, CM_STACK_NONE, seed->size);
     int64_t number = assign_origin(r, &origin, &fate);
     if (number < 0) {
-        r->error = out_of_memory;
+        r->error = cm_replay_out_of_memory;
         return false;
     }
     cm_block block = {.address = seed->address,
@@ -410,7 +226,7 @@ static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t ti
                       .device = (uint16_t)device,
                       .direct = seed->direct,
                       .labelled = fate.label != NULL};
-    if (fate.label != NULL && !put_label(r, &block, fate.label))
+    if (fate.label != NULL && !cm_replay_put_label(r, &block, fate.label))
         return false;
     if (seed->slack > 0) {
         cm_block_set_slack(&block, seed->slack);
@@ -495,7 +311,7 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
     cm_fate fate = foresee(r, (cm_phase)origin.phase, e->stack, e->size);
     int64_t number = assign_origin(r, &origin, &fate);
     if (number < 0) {
-        r->error = out_of_memory;
+        r->error = cm_replay_out_of_memory;
         return -1;
     }
     int changes = 0;
@@ -515,7 +331,7 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
                       .direct = (e->flags & CM_EVF_DIRECT) != 0,
                       .made = !inherited,
                       .labelled = fate.label != NULL};
-    if (fate.label != NULL && !put_label(r, &block, fate.label))
+    if (fate.label != NULL && !cm_replay_put_label(r, &block, fate.label))
         return -1;
     if (!add_live(r, &block, record->time_ns, !inherited, &out[changes++]))
         return -1;
@@ -624,7 +440,7 @@ static int take_segment(cm_replay *r, const cm_event *e, int device)
         return 0;
     int added = cm_segments_add(&r->segments, &segment, &replaced);
     if (added < 0) {
-        r->error = out_of_memory;
+        r->error = cm_replay_out_of_memory;
         return -1;
     }
     if (added > 0) {
@@ -648,7 +464,7 @@ static int give_back(cm_replay *r, const cm_record *record, cm_change *out)
     cm_segment segment;
     int taken = cm_segments_take(&r->segments, e->address, &segment);
     if (taken < 0) {
-        r->error = out_of_memory;
+        r->error = cm_replay_out_of_memory;
         return -1;
     }
     if (taken > 0)
@@ -674,7 +490,7 @@ static bool begin_driver(cm_replay *r)
 {
     r->driver = cm_driver_map_new(r->reader);
     if (r->driver == NULL || !cm_blocks_keep_notes(&r->blocks)) {
-        r->error = out_of_memory;
+        r->error = cm_replay_out_of_memory;
         return false;
     }
     for (size_t i = 0; i < r->segments.count; i++)
@@ -763,12 +579,12 @@ static bool see_label(cm_replay *r, const cm_event *e)
                     origin.saved_by};
     int64_t number = assign_origin(r, &origin, &fate);
     if (number < 0) {
-        r->error = out_of_memory;
+        r->error = cm_replay_out_of_memory;
         return false;
     }
     block->origin = (uint32_t)number;
     block->labelled = true;
-    return put_label(r, block, &label);
+    return cm_replay_put_label(r, block, &label);
 }
 
 bool cm_replay_foresee(cm_replay *r, cm_fate_list *fates)
@@ -784,7 +600,7 @@ bool cm_replay_foresee(cm_replay *r, cm_fate_list *fates)
             return false;
         block->origin = (uint32_t)number;
         block->labelled = fate.label != NULL;
-        if (fate.label != NULL && !put_label(r, block, fate.label))
+        if (fate.label != NULL && !cm_replay_put_label(r, block, fate.label))
             return false;
     }
     r->fates = fates;
@@ -864,7 +680,7 @@ int cm_replay_apply(cm_replay *r, const cm_record *record, cm_change change[2])
     if (!cm_nodes_apply(r->nodes, record->thread, &record->event) ||
         !cm_modules_apply(r->modules, r->position, &record->event) ||
         !cm_operators_apply(&r->operators, record)) {
-        r->error = out_of_memory;
+        r->error = cm_replay_out_of_memory;
         return -1;
     }
     int changes = apply(r, record, change);
