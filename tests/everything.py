@@ -71,14 +71,13 @@ OTHERS_FIRST = ("record/", "")
 CHECKED = ("golden", "house", "unit", "record", "tools/cli", "tools/views", "tools/exports", "tools/notebook")
 CHECK_FIRST = ("golden/", "tools/", "record/", "")
 
-# What the interpreter may change: `make test` runs these with every other Python, `make pythons` all that needs no
-# PyTorch.
+# What the interpreter may change: `make test` runs these with every other Python. `make pythons`, a job of the workflow
+# of its own, runs all that needs no PyTorch, also tests/record/driver, programs of evidence/fidelity, -I and -E.
 INTERPRETER = {
     "unit/frames/": "frames and code objects are read where they lie in memory",
     "unit/capture/test_capture_session.py": "a capture begins and ends with the interpreter",
     "unit/capture/test_capture_sourceline.py": "lines of a source file as Python counts them",
     "unit/trace/test_trace_linetable.py": "location tables of code objects",
-    "evidence/fidelity/test_fidelity.py": "what a program may notice: tracers, threads, exits",
     "record/sources/": "imports that are watched, threads",
     "record/stress/test_stress_forks.py": "locks of the interpreter in a child",
     "record/stress/test_stress_gc.py": "states of its collector",
@@ -91,10 +90,7 @@ INTERPRETER = {
     "record/api/test_hidden.py": "what its tracers and tracebacks show",
     "record/faults/test_own_process.py": "its end, interrupted",
     "record/holders/": "objects are walked",
-    "record/driver/test_plain.py": "frames at a call of C",
-    "record/driver/test_cupti_thread.py": "a thread of ours at its end",
     "tools/cli/test_commands.py": "every verb",
-    "tools/cli/test_isolated.py": "its options at start",
     "tools/cli/test_processes.py": "how it starts processes",
     "tools/cli/test_run_end.py": "its end",
     "tools/cli/test_startup.py": "startup files",
