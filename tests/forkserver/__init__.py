@@ -29,6 +29,10 @@ OPTIMIZERS = ("torch._dynamo",)
 EARLY = ("LD_", "PYTHON", "OMP_", "MKL_", "PYTORCH_", "TORCH_")
 
 
+# What `cuptimem run` asks for by its options.
+_OPTIONS = {"-q": "CUPTIMEM_QUIET", "--no-holders": "CUPTIMEM_NO_HOLDERS", "--no-walks": "CUPTIMEM_NO_WALKS"}
+
+
 class Failed(Exception):
     """There is no such process; the text says why."""
 
@@ -37,16 +41,18 @@ class ForkServer:
     """Starts with the first program, ends with `close`. One program at a time.
 
     environment: what the programs begin with; one that needs other variables of EARLY is run afresh.
-    imports: modules that are imported before the first fork, too.
+    imports: modules that are imported before the first fork, too. name: of the script, as programs find it.
     """
 
-    def __init__(self, python: str, environment: Mapping[str, str], imports: Iterable[str] = ()) -> None:
+    def __init__(
+        self, python: str, environment: Mapping[str, str], imports: Iterable[str] = (), name: str = "program.py"
+    ) -> None:
         self._imports = " ".join(imports)
         self._command = [python, "-W", "ignore"]
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="forks-")
-        self._script = Path(self._folder.name, "program.py")
+        self._script = Path(self._folder.name, name)
 
     def run(
         self, script: Path, *arguments: str, environment: Mapping[str, str], cwd: Path, timeout: float = 300
@@ -85,6 +91,14 @@ class ForkServer:
             timeout=timeout,
         )
         return Result(done.returncode, done.stdout, done.stderr)
+
+    @property
+    def pid(self) -> int:
+        """Of the process whose children the programs are."""
+        if self._process is None:
+            self._start()
+        assert self._process is not None
+        return self._process.pid
 
     def close(self) -> None:
         if self._process is not None:
@@ -128,8 +142,10 @@ class ForkServer:
 class Forks:
     """Two servers: programs that make an optimizer begin with what the first one imports."""
 
-    def __init__(self, python: str, environment: Mapping[str, str], imports: Iterable[str] = ()) -> None:
-        self._servers = [ForkServer(python, environment, (*imports, *more)) for more in ((), OPTIMIZERS)]
+    def __init__(
+        self, python: str, environment: Mapping[str, str], imports: Iterable[str] = (), name: str = "program.py"
+    ) -> None:
+        self._servers = [ForkServer(python, environment, (*imports, *more), name) for more in ((), OPTIMIZERS)]
 
     def of(self, text: str) -> ForkServer:
         """The one for a program of this text."""
@@ -138,6 +154,12 @@ class Forks:
     def close(self) -> None:
         for server in self._servers:
             server.close()
+
+
+def recorded(output: str, *options: str) -> dict[str, str]:
+    """The variables by which `cuptimem run -o OUTPUT OPTIONS` has its program recorded, which a fork obeys, too."""
+    asked = {"CUPTIMEM": "1", "CUPTIMEM_RUN": "1", "CUPTIMEM_OUTPUT": output}
+    return asked | {_OPTIONS[option]: "1" for option in options}
 
 
 def _early(environment: Mapping[str, str]) -> dict[str, str]:

@@ -55,6 +55,10 @@ def become(request: dict) -> None:
     os.chdir(request["cwd"])
     sys.argv[1:] = request["arguments"]
     sys.path.remove(HERE)
+    if {"CUPTIMEM", "CUPTIMEM_SIM_CHILD"} & os.environ.keys():  # as cuptimem.pth, which has been read
+        from cuptimem.record import autostart
+
+        autostart.start()
 
 
 serve()

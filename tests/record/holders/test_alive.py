@@ -9,6 +9,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ torch = pytest.importorskip("torch")
 
 import cuptimem  # noqa: E402  behind torch's presence
 from tests.conftest import ROOT, clean_environment  # noqa: E402
+from tests.forkserver import Forks, recorded  # noqa: E402
 
 pytestmark = pytest.mark.torch
 MIB = 1 << 20
+Run = Callable[..., tuple[cuptimem.Report, str]]
 Held = dict[int, list[tuple[str, int, int]]]  # by the number of the line: path, count, bytes
 
 
@@ -32,20 +35,35 @@ def held(report: cuptimem.Report) -> Held:
     }
 
 
-def run(folder: Path, program: str, *options: str, code: int = 0) -> tuple[cuptimem.Report, str]:
-    """Runs it as `script.py`; its first line is line 1."""
-    (folder / "script.py").write_text(program)
-    command = [sys.executable, "-m", "cuptimem", "run", "-o", "run.cmem", *options, "script.py"]
-    environment = {**clean_environment(), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, env=environment)
-    assert done.returncode == code, done.stderr
-    return cuptimem.open(folder / "run.cmem"), done.stderr
+def _environment() -> dict[str, str]:
+    return {**clean_environment(), "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    servers = Forks(sys.executable, _environment(), name="script.py")
+    yield servers
+    servers.close()
+
+
+@pytest.fixture
+def run(forks: Forks, tmp_path: Path) -> Run:
+    """Runs it as `script.py`, as `cuptimem run` would; its first line is line 1."""
+
+    def call(program: str, *options: str, code: int = 0) -> tuple[cuptimem.Report, str]:
+        script = tmp_path / "script.py"
+        script.write_text(program)
+        environment = _environment() | recorded("run.cmem", *options)
+        done = forks.of(program).run(script, environment=environment, cwd=tmp_path)
+        assert done.code == code, done.err
+        return cuptimem.open(tmp_path / "run.cmem"), done.err
+
+    return call
 
 
 def verb(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**clean_environment(), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "cuptimem", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, env=environment)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, env=_environment())
 
 
 OPTIMIZER = """\
@@ -62,9 +80,9 @@ del model
 """
 
 
-def test_an_optimizer_holds_a_model_that_was_deleted(tmp_path: Path) -> None:
+def test_an_optimizer_holds_a_model_that_was_deleted(run: Run, tmp_path: Path) -> None:
     """Parameters, their gradients and the state, each on its line."""
-    report, _ = run(tmp_path, OPTIMIZER)
+    report, _ = run(OPTIMIZER)
     found = held(report)
     assert {line: sum(size for _, _, size in rows) for line, rows in found.items()} == {3: MIB, 8: MIB, 9: MIB}
     assert all(path.startswith("opt.state (SGD) in module script → ") for rows in found.values() for path, *_ in rows)
@@ -81,13 +99,13 @@ def test_an_optimizer_holds_a_model_that_was_deleted(tmp_path: Path) -> None:
         assert verb(tmp_path, *words, "run.cmem").stdout.count("held by opt.state (SGD)") == 3
 
 
-def test_a_model_comes_before_its_optimizer(tmp_path: Path) -> None:
+def test_a_model_comes_before_its_optimizer(run: Run, tmp_path: Path) -> None:
     """Two layers deep, the optimizer's way to a parameter is the shorter one."""
     program = OPTIMIZER.replace("del model\n", "").replace(
         "model = torch.nn.Linear(512, 512, bias=False)",
         "model = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(512, 512, bias=False)))",
     )
-    report, _ = run(tmp_path, program)
+    report, _ = run(program)
     assert {line: [path for path, *_ in rows] for line, rows in held(report).items()} == {
         3: ["model (Sequential) in module script"],
         8: ["model (Sequential) in module script → .grad"],
@@ -122,8 +140,8 @@ for _ in range(3):
         ("{'actor': model}", "learner.agent.kept['actor']"),
     ],
 )
-def test_a_model_in_an_attribute_comes_before_its_optimizer(tmp_path: Path, kept: str, model: str) -> None:
-    report, _ = run(tmp_path, INSIDE.format(kept=kept, model=model))
+def test_a_model_in_an_attribute_comes_before_its_optimizer(run: Run, tmp_path: Path, kept: str, model: str) -> None:
+    report, _ = run(INSIDE.format(kept=kept, model=model))
     path = f"{model} (Sequential) in module script"
     assert {line: [path for path, *_ in rows] for line, rows in held(report).items()} == {
         5: [path],
@@ -145,9 +163,9 @@ view = new()[:16]
 """
 
 
-def test_holders_of_a_line_sum_to_it(tmp_path: Path) -> None:
+def test_holders_of_a_line_sum_to_it(run: Run, tmp_path: Path) -> None:
     """More than are shown; what they leave is the last one."""
-    report, _ = run(tmp_path, SEVERAL)
+    report, _ = run(SEVERAL)
     assert held(report) == {
         3: [
             ("rest in module script → dict[...]", 5, 5 * MIB),
@@ -187,8 +205,8 @@ train()
     ],
     ids=["interrupted", "out of memory", "failed"],
 )
-def test_functions_that_an_exception_has_left(tmp_path: Path, how: str, code: int) -> None:
-    report, said = run(tmp_path, STOPPED.format(how=how), code=code)
+def test_functions_that_an_exception_has_left(run: Run, tmp_path: Path, how: str, code: int) -> None:
+    report, said = run(STOPPED.format(how=how), code=code)
     found = held(report)
     assert found[10] == [("seen in train() → list[0:6]", 6, 6 * MIB)]
     assert found[3] == [("scratch in work()", 1, 2 * MIB)]
@@ -218,9 +236,9 @@ main()
 
 
 @pytest.mark.parametrize("how", ["torch.empty(1 << 50)", "raise ValueError"])
-def test_garbage_is_not_held_at_the_end(tmp_path: Path, how: str) -> None:
+def test_garbage_is_not_held_at_the_end(run: Run, tmp_path: Path, how: str) -> None:
     """One line makes what is kept and what waits for the collector; the end has the former alone."""
-    report, _ = run(tmp_path, WAITING.format(how=how), code=1)
+    report, _ = run(WAITING.format(how=how), code=1)
     assert report.device("cpu").end == 6 * MIB
     assert held(report) == {6: [("kept in main() → list[0:6]", 6, 6 * MIB)]}
     shown = verb(tmp_path, "summary", "--at", "end", "run.cmem").stdout
@@ -255,9 +273,9 @@ end = (start * 2).exp().sum()
 """
 
 
-def test_what_only_cpp_refers_to(tmp_path: Path) -> None:
+def test_what_only_cpp_refers_to(run: Run, tmp_path: Path) -> None:
     """A sparse tensor's parts, a storage without a tensor and a graph are reached from Python."""
-    report, _ = run(tmp_path, HELD_BY_CPP)
+    report, _ = run(HELD_BY_CPP)
     found = {line: max(rows, key=lambda row: row[2])[0] for line, rows in held(report).items()}
     assert found == {
         3: "no Python object: C++ or numpy holds it",
@@ -270,19 +288,19 @@ def test_what_only_cpp_refers_to(tmp_path: Path) -> None:
     assert "no Python object: C++ or numpy holds it" in shown and "held by no" not in shown
 
 
-def test_where_it_was_not_searched(tmp_path: Path) -> None:
+def test_where_it_was_not_searched(run: Run, tmp_path: Path) -> None:
     with cuptimem.profile() as outer, cuptimem.profile() as inner:
         kept = torch.ones(1 << 18)
     assert not inner.report.held
     assert [one.holders[0].path for one in outer.report.held] == ["kept in test_where_it_was_not_searched()"]
-    report, _ = run(tmp_path, "import torch\nkept = torch.ones(1 << 18)\n", "--no-holders")
+    report, _ = run("import torch\nkept = torch.ones(1 << 18)\n", "--no-holders")
     assert not report.held and report.environment["holders"] == "off"
     done = verb(tmp_path, "holders", "run.cmem")
     assert done.returncode == 1 and "recorded without the search for holders" in done.stderr
     assert kept is not None
 
 
-def test_a_line_that_grew_and_is_gone(tmp_path: Path) -> None:
+def test_a_line_that_grew_and_is_gone(run: Run, tmp_path: Path) -> None:
     program = """\
 import torch
 def train():
@@ -294,7 +312,7 @@ def train():
         losses.append(torch.ones(1 << 10))
 train()
 """
-    run(tmp_path, program)
+    run(program)
     shown = verb(tmp_path, "holders", "run.cmem", ":8").stdout
     assert "held by losses in train() → list[0:23], as of step 24" in shown
     done = verb(tmp_path, "holders", "script.py:6")

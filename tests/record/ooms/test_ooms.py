@@ -3,7 +3,7 @@
 import json
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ import pytest
 
 import cuptimem
 from cuptimem.record import recorder, refusals
-from tests.conftest import Result
+from tests.conftest import Result, clean_environment
+from tests.forkserver import Forks
+from tests.forkserver import recorded as as_run
 from tests.record.ooms import programs
 
 pytest.importorskip("torch")
@@ -23,9 +25,23 @@ TITLE = "Out of memory on cpu: 256.0 TiB refused"
 Run = Callable[..., Result]
 
 
-def recorded(run: Run, tmp_path: Path, text: str, *options: str) -> Result:
-    (tmp_path / "train.py").write_text(programs.BEGIN + text)
-    return run("-m", "cuptimem", "run", "-o", "x.cmem", *options, "train.py")
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    servers = Forks(sys.executable, clean_environment(), name="train.py")
+    yield servers
+    servers.close()
+
+
+@pytest.fixture
+def recorded(forks: Forks, tmp_path: Path) -> Run:
+    """Runs it as `cuptimem run` would."""
+
+    def call(text: str, *options: str) -> Result:
+        (tmp_path / "train.py").write_text(programs.BEGIN + text)
+        environment = clean_environment() | as_run("x.cmem", *options)
+        return forks.of(text).run(tmp_path / "train.py", environment=environment, cwd=tmp_path)
+
+    return call
 
 
 def page(text: str) -> list[str]:
@@ -35,8 +51,8 @@ def page(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", programs.LEAVES_THE_PROGRAM)
-def test_the_page_is_printed_once_when_it_ends_the_program(run: Run, tmp_path: Path, name: str) -> None:
-    done = recorded(run, tmp_path, programs.LEAVES_THE_PROGRAM[name])
+def test_the_page_is_printed_once_when_it_ends_the_program(recorded: Run, tmp_path: Path, name: str) -> None:
+    done = recorded(programs.LEAVES_THE_PROGRAM[name])
     assert done.code == 1 and done.out == "" and done.err.count(TITLE) == 1, done.err
     ended = "hook\n" if "hook of" in name else "\nTraceback" if "Traceback" in done.err else "Error"
     assert done.err.rindex(ended.strip()) < done.err.index(TITLE)
@@ -49,8 +65,8 @@ def test_the_page_is_printed_once_when_it_ends_the_program(run: Run, tmp_path: P
     assert sum("out of memory on cpu: asked for 256.0 TiB" in line for line in str(report).splitlines()) == 1
 
 
-def test_what_the_program_catches_has_a_line_and_no_page(run: Run, tmp_path: Path) -> None:
-    done = recorded(run, tmp_path, programs.STAYS)
+def test_what_the_program_catches_has_a_line_and_no_page(recorded: Run, run: Run, tmp_path: Path) -> None:
+    done = recorded(programs.STAYS)
     assert done.code == 1 and "Out of memory on" not in done.err, done.err
     report = cuptimem.open(tmp_path / "x.cmem")
     assert report.oom_left is None and report.device("cpu").refused == 5
@@ -94,15 +110,15 @@ def test_exceptions(text: str, is_one: bool) -> None:
     assert refusals.is_of(raised(text)) is is_one
 
 
-def test_pythons_own_memory_is_not_ours(run: Run, tmp_path: Path) -> None:
-    done = recorded(run, tmp_path, programs.NOT_PYTORCHS)
+def test_pythons_own_memory_is_not_ours(recorded: Run, run: Run, tmp_path: Path) -> None:
+    done = recorded(programs.NOT_PYTORCHS)
     assert done.code == 1 and "Out of memory" not in done.err
     refused = run("-m", "cuptimem", "peak", "--at", "oom", "x.cmem")
     assert refused.code == 1 and refused.err == "cuptimem: no request was refused in this recording\n"
 
 
-def test_quiet_prints_no_page(run: Run, tmp_path: Path) -> None:
-    done = recorded(run, tmp_path, "ask()", "-q")
+def test_quiet_prints_no_page(recorded: Run, run: Run, tmp_path: Path) -> None:
+    done = recorded("ask()", "-q")
     assert done.code == 1 and "Out of memory on" not in done.err
     assert page(run("-m", "cuptimem", "peak", "--at", "oom", "x.cmem").out)
 
@@ -156,7 +172,8 @@ child = multiprocessing.get_context("fork").Process(target=ask)
 child.start()
 child.join()
 """
-    done = recorded(run, tmp_path, text, "--follow")
+    (tmp_path / "train.py").write_text(programs.BEGIN + text)
+    done = run("-m", "cuptimem", "run", "-o", "x.cmem", "--follow", "train.py")
     # From 3.14 on a child has handled what its target raised before anything of ours runs: its trace has the request,
     # but not that it ended the target.
     seen = sys.version_info < (3, 14)
@@ -167,7 +184,7 @@ child.join()
     assert cuptimem.open(tmp_path / "x.cmem").ooms == ()
 
 
-def test_the_account_survives_a_kill(run: Run, tmp_path: Path) -> None:
+def test_the_account_survives_a_kill(recorded: Run, run: Run, tmp_path: Path) -> None:
     text = """
 import os, signal
 try:
@@ -175,7 +192,7 @@ try:
 except RuntimeError:
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = recorded(run, tmp_path, text)
+    done = recorded(text)
     assert done.code == -signal.SIGKILL
     report = cuptimem.open(tmp_path / "x.cmem")
     (oom,) = report.ooms
@@ -185,13 +202,13 @@ except RuntimeError:
     assert TITLE in run("-m", "cuptimem", "peak", "--at", "oom", "x.cmem").out
 
 
-def test_in_backward_it_is_charged_to_the_forward_line(run: Run, tmp_path: Path) -> None:
+def test_in_backward_it_is_charged_to_the_forward_line(recorded: Run, tmp_path: Path) -> None:
     text = """
 x = torch.ones(1, requires_grad=True)
 first = x.expand(1 << 46)[0]
 first.backward()
 """
-    done = recorded(run, tmp_path, text)
+    done = recorded(text)
     shown = page(done.err)
     assert shown[1].endswith("train.py:12 in <module>") and shown[2].strip() == "first = x.expand(1 << 46)[0]"
     assert "for SelectBackward0, in backward" in shown[3]
@@ -199,17 +216,17 @@ first.backward()
     assert left is not None and left.origin[0].line != 12 and left.operator == "SelectBackward0"
 
 
-def test_one_page_of_many_lines_and_modules(run: Run, tmp_path: Path) -> None:
+def test_one_page_of_many_lines_and_modules(recorded: Run, tmp_path: Path) -> None:
     classes = "\n".join(f"class Layer{i}(torch.nn.Linear): pass" for i in range(20))
     calls = "\n".join(f"kept.append(Layer{i}(100, {i + 1})(torch.ones(50 + {i}, 100)))" for i in range(20))
-    done = recorded(run, tmp_path, f"{classes}\n{calls}\nask()  # {'x' * 200}\n")
+    done = recorded(f"{classes}\n{calls}\nask()  # {'x' * 200}\n")
     shown = page(done.err)
     assert len(shown) <= 50 and max(map(len, shown)) <= 80, "\n".join(shown)
     assert sum("more)" in line for line in shown) == 2
 
 
-def test_json(run: Run, tmp_path: Path) -> None:
-    recorded(run, tmp_path, programs.LEAVES_THE_PROGRAM["wrapped"])
+def test_json(recorded: Run, run: Run, tmp_path: Path) -> None:
+    recorded(programs.LEAVES_THE_PROGRAM["wrapped"])
     done = run("-m", "cuptimem", "peak", "--at", "oom", "--json", "x.cmem")
     document: dict[str, Any] = json.loads(done.out)
     (oom,) = document["ooms"]
