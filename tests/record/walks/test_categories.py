@@ -3,14 +3,18 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import clean_environment
+from tests.forkserver import Forks, recorded
 
 pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
+
+Categorised = Callable[[str], dict[str, int]]
 
 START = """
 import collections
@@ -168,14 +172,31 @@ for _ in range(4):
 """
 
 
-def bytes_by_category(folder: Path, program: str) -> dict[str, int]:
-    (folder / "program.py").write_text(START + program)
-    command = [sys.executable, "-m", "cuptimem", "run", "-o", "a.cmem", "program.py"]
-    subprocess.run(command, cwd=folder, env=clean_environment(), check=True, capture_output=True, timeout=300)
-    table = [sys.executable, "-m", "cuptimem", "table", "--by", "category", "--what", "end", "--json", "a.cmem"]
-    said = subprocess.run(table, cwd=folder, env=clean_environment(), check=True, capture_output=True, timeout=300)
-    found = {row["category"]: row["bytes"] for row in json.loads(said.stdout)["rows"]}
-    return {name: found.get(name, 0) for name in ("optimizer state", "kept", "loaded", "parameter", "unknown")}
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    servers = Forks(sys.executable, clean_environment())
+    yield servers
+    servers.close()
+
+
+@pytest.fixture
+def bytes_by_category(forks: Forks, tmp_path: Path) -> Categorised:
+    """Of what is alive at the end of a program, as `cuptimem run` records it."""
+
+    def call(program: str) -> dict[str, int]:
+        script = tmp_path / "program.py"
+        script.write_text(START + program)
+        environment = clean_environment() | recorded("a.cmem")
+        done = forks.of(script.read_text()).run(script, environment=environment, cwd=tmp_path)
+        assert done.code == 0, done.err
+        words = ["-m", "cuptimem", "table", "--by", "category", "--what", "end", "--json", "a.cmem"]
+        said = subprocess.run(
+            [sys.executable, *words], cwd=tmp_path, env=clean_environment(), check=True, capture_output=True
+        )
+        found = {row["category"]: row["bytes"] for row in json.loads(said.stdout)["rows"]}
+        return {name: found.get(name, 0) for name in ("optimizer state", "kept", "loaded", "parameter", "unknown")}
+
+    return call
 
 
 @pytest.mark.parametrize(
@@ -194,11 +215,11 @@ def bytes_by_category(folder: Path, program: str) -> dict[str, int]:
         pytest.param(SHADOW, OWN, id="a copy of the model"),
     ],
 )
-def test_what_is_kept(program: str, kept: int, tmp_path: Path) -> None:
-    found = bytes_by_category(tmp_path, program)
+def test_what_is_kept(program: str, kept: int, bytes_by_category: Categorised) -> None:
+    found = bytes_by_category(program)
     assert found == {"optimizer state": 0, "kept": kept, "loaded": 0, "parameter": OWN, "unknown": 0}
 
 
-def test_what_comes_from_a_file(tmp_path: Path) -> None:
-    found = bytes_by_category(tmp_path, LOADED)
+def test_what_comes_from_a_file(bytes_by_category: Categorised) -> None:
+    found = bytes_by_category(LOADED)
     assert (found["loaded"], found["unknown"]) == (1000 * ROW, 0)
