@@ -77,7 +77,6 @@ INTERPRETER = {
     "unit/frames/": "frames and code objects are read where they lie in memory",
     "unit/capture/test_capture_session.py": "a capture begins and ends with the interpreter",
     "unit/capture/test_capture_sourceline.py": "lines of a source file as Python counts them",
-    "unit/trace/test_trace_linetable.py": "location tables of code objects",
     "record/sources/": "imports that are watched, threads",
     "record/stress/test_stress_forks.py": "locks of the interpreter in a child",
     "record/stress/test_stress_gc.py": "states of its collector",

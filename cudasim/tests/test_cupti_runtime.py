@@ -12,7 +12,9 @@ from tests.build import SANITIZERS
 KEPT = "leak:cm_sim_dictionary_put\n"
 
 
-@pytest.mark.parametrize("sanitizer", SANITIZERS)
+@pytest.mark.parametrize(
+    "sanitizer", [pytest.param(one, marks=pytest.mark.extended) if one == "thread" else one for one in SANITIZERS]
+)
 def test_every_allocation_and_kernel_is_told_twice(tmp_path: Path, sanitizer: str) -> None:
     core = objects.client("libcuptimem_sim.so", sanitizer, objects.everything(), ["-shared"])
     client = objects.client("client", sanitizer, [HERE / "subscriber.c"], [core])

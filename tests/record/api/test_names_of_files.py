@@ -124,7 +124,8 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(
     ("method", "when", "overwrite"),
-    [("fork", "after", False), ("fork", "before", True), ("spawn", "before", False), ("forkserver", "before", True)],
+    [("fork", "after", False), ("fork", "before", True), ("forkserver", "before", True)]
+    + [pytest.param("spawn", "before", False, marks=pytest.mark.extended)],
 )
 def test_other_processes_have_files_of_their_own(
     run: Callable[..., Result], tmp_path: Path, method: str, when: str, overwrite: bool

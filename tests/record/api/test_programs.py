@@ -61,7 +61,7 @@ def line_of(text: str) -> int:
     return next(i for i, line in enumerate(TRAIN.splitlines(), 1) if text in line)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.extended)])
 def test_unchanged_training(run: Run, tmp_path: Path, workers: int) -> None:
     (tmp_path / "train.py").write_text(TRAIN.replace("WORKERS", str(workers)))
     bare = run("train.py")

@@ -374,7 +374,9 @@ report(seen=seen, ticks=[e.size for e in events(TICK)])
 """
 
 
-@pytest.mark.parametrize("eager", [True, False], ids=["eager step", "compiled step"])
+@pytest.mark.parametrize(
+    "eager", [True, pytest.param(False, marks=pytest.mark.extended)], ids=["eager step", "compiled step"]
+)
 def test_compiled_graphs_neither_break_nor_compile_again(run, eager):
     bare = run(COMPILED.format(when="never", eager=eager))["seen"]
     before = run(COMPILED.format(when="before", eager=eager))

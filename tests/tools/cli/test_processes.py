@@ -201,7 +201,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("kind", ["fork", "spawn"])
+@pytest.mark.parametrize("kind", ["fork", pytest.param("spawn", marks=pytest.mark.extended)])
 def test_workers_of_a_data_loader(run: Run, tmp_path: Path, kind: str) -> None:
     write(tmp_path, workers=WORKERS.replace("KIND", kind))
     done = run(*RUN, "--follow", "-o", "a.cmem", "workers.py")

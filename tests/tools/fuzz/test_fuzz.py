@@ -108,7 +108,7 @@ def test_corpus_and_seeds(driver: Path, seeds: list[Path], tmp_path: Path) -> No
 
 
 @only_reader
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.extended)])
 def test_mutations(driver: Path, tmp_path: Path, seed: int) -> None:
     assert run(driver, tmp_path, "mutate", seed, MUTATIONS // 2, *corpus()) == f"{MUTATIONS // 2} mutations\n"
 

@@ -211,7 +211,13 @@ def large(folder: Path, devices: int, lines: int, frames: int, letter: str) -> R
 @pytest.mark.scaled
 @pytest.mark.parametrize(
     ("devices", "lines", "frames", "letter"),
-    [(1, 600, 30, "x"), (8, 600, 30, "x"), (8, 600, 30, "\U0001f600"), (64, 100, 30, "\x01"), (300, 20, 3, "é")],
+    [
+        (1, 600, 30, "x"),
+        (8, 600, 30, "x"),
+        (8, 600, 30, "\U0001f600"),
+        pytest.param(64, 100, 30, "\x01", marks=pytest.mark.extended),
+        (300, 20, 3, "é"),
+    ],
 )
 def test_the_handler_writes_no_more_than_is_read(
     tmp_path: Path, devices: int, lines: int, frames: int, letter: str
