@@ -2,20 +2,24 @@
 
 import json as json_module
 import os
+import re
+import socket
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
 from tests import pythons
 from tests.conftest import ROOT, Result, clean_environment
-from tests.forkserver import Forks
+from tests.forkserver import Forks, ForkServer
 from tests.on_device.simulated import device
 
 PROGRAMS = Path(__file__).with_name("programs")
+DRIVER = Path(__file__).with_name("simulate_in_forks.py")
 MISSING = "no CUDA build of PyTorch: `make test` installs one into .venv-cuda"
 
 
@@ -113,9 +117,11 @@ class Done:
 
 
 @pytest.fixture
-def simulate(sim_python: str, tmp_path: Path) -> Callable[..., Done]:
-    """Runs `cuptimem simulate` on a program; other verbs by verb=, its own arguments by behind=,
-    another interpreter by python=."""
+def simulate(
+    sim_python: str, forks: Forks, compiled: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
+) -> Callable[..., Done]:
+    """Runs `cuptimem simulate` on a program; other verbs by verb=, its own arguments by behind=, another interpreter by
+    python=. The program is a fork of a process that has imported PyTorch, unless the test is marked afresh."""
 
     def call(
         program: str,
@@ -127,18 +133,42 @@ def simulate(sim_python: str, tmp_path: Path) -> Callable[..., Done]:
         python: str = "",
         **variables: str,
     ) -> Done:
-        words = [python or sim_python, "-W", "ignore", "-m", "cuptimem", verb, *(["--json"] if json else []), *options]
+        words = [verb, *(["--json"] if json else []), *options]
+        afresh = verb != "simulate" or bool(python) or request.node.get_closest_marker("afresh") is not None
         if verb == "simulate":
             (tmp_path / "program.py").write_text(program)
             words += ["program.py", *behind]
-        done = subprocess.run(
-            words,
-            cwd=tmp_path,
-            env=clean_environment() | variables,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+        ours, theirs = socket.socketpair()
+        start = ["-m", "cuptimem"] if afresh else [str(DRIVER), str(theirs.fileno())]
+        with ours, theirs, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            process = subprocess.Popen(
+                [python or sim_python, "-W", "ignore", *start, *words],
+                cwd=tmp_path,
+                env=clean_environment() | compiled | variables,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                pass_fds=[theirs.fileno()],
+            )
+            theirs.close()
+            _run_programs(ours.makefile("rw"), forks.of(program), tmp_path)
+            code = process.wait(timeout)
+            out.seek(0), err.seek(0)
+            return Done(code, out.read(), err.read())
 
     return call
+
+
+def _run_programs(lines: TextIO, server: ForkServer, folder: Path) -> None:
+    """Those that a simulate_in_forks.py asks for, until it ends."""
+    for line in lines:
+        asked = json_module.loads(line)
+        command, environment = asked["command"], asked["environment"]
+        settings = Path(environment["CUPTIMEM_SIM_CHILD"], "child.settings")
+        parent = f"parent={server.pid}\n"  # by which the program knows that it is not a child of its own
+        settings.write_text(re.sub(r"^parent=.*\n", parent, settings.read_text(), flags=re.MULTILINE))
+        arguments = command[command.index("program.py") + 1 :]
+        done = server.run(folder / "program.py", *arguments, environment=environment, cwd=folder)
+        answer = {"code": done.code, "out": done.out, "err": done.err}
+        lines.write(json_module.dumps(answer) + "\n")
+        lines.flush()
