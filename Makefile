@@ -21,6 +21,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
 C_FILES := $(shell find csrc cudasim/csrc -name '*.c' -o -name '*.h' | sort)
 C_TEST_FILES := $(wildcard tests/*.h tests/unit/capture/*.[ch] tests/unit/capture/*/*.[ch] tests/unit/analysis/*.c tests/unit/frames/*.c tests/tools/fuzz/*.[ch] tests/tools/sanitize/*.[ch] cudasim/tests/*.h cudasim/tests/*/*.[ch] cudasim/tests/*/*/*.[ch] tests/record/driver/*.[ch] tests/record/driver/*/*.[ch] evidence/gpu/*.c tests/on_device/simulated/*.c benchmarks/*.c)
+C_TESTS := tests/unit tests/record/driver tests/tools/fuzz cudasim/tests
 PACKAGE := setup.py cudasim/setup.py pyproject.toml cuptimem.pth cuptimem.start _cuptimem_start.py
 ARGS ?=
 SECONDS ?= 600
@@ -128,7 +129,8 @@ other-pythons: $(STAMP)/package
 # Most of them, with all cores; build/tests keeps them by content (tests/build.py), a test compiles what is missing.
 build/tests/.made: $(STAMP)/package $(C_TEST_FILES) tests/build.py
 	@mkdir -p build/tests
-	@$(BIN)/python -m pytest -q --setup-only -m sanitizer tests cudasim/tests > build/tests/log 2>&1 || { cat build/tests/log; exit 1; }
+	@{ $(BIN)/python -m pytest -q --setup-only -m sanitizer tests cudasim/tests && \
+	    $(BIN)/python -m pytest -q --setup-only --without torch --without cuda_torch $(C_TESTS); } > build/tests/log 2>&1 || { cat build/tests/log; exit 1; }
 	@touch $@
 test-programs: build/tests/.made
 
