@@ -142,15 +142,15 @@ def test_a_loader_that_nearly_fills_64_mebibytes(python: str, tmp_path: Path, ba
     "mib, filled, local, taken",
     [
         (16, 0, True, 0),
-        (16, 0, False, 0),
+        pytest.param(16, 0, False, 0, marks=pytest.mark.extended),
         (32, 0, False, 0),  # a sixteenth is no ring
         (64, 0, False, 4 * MIB),
-        (128, 0, True, 0),
-        (128, 0, False, 8 * MIB),
+        pytest.param(128, 0, True, 0, marks=pytest.mark.extended),
+        pytest.param(128, 0, False, 8 * MIB, marks=pytest.mark.extended),
         (256, 0, True, 16 * MIB),  # one whole ring
         (256, 100, True, 0),  # a sixteenth of what is free
         (256, 40, False, 27 * MIB // 2),
-        (256, 200, False, 0),
+        pytest.param(256, 200, False, 0, marks=pytest.mark.extended),
     ],
 )
 def test_rings_take_a_sixteenth(python: str, tmp_path: Path, mib: int, filled: int, local: bool, taken: int) -> None:
