@@ -71,8 +71,8 @@ OTHERS_FIRST = ("record/", "")
 CHECKED = ("golden", "house", "unit", "record", "tools/cli", "tools/views", "tools/exports", "tools/notebook")
 CHECK_FIRST = ("golden/", "tools/", "record/", "")
 
-# What the interpreter may change: `make test` runs these with every other Python. `make pythons`, a job of the workflow
-# of its own, runs all that needs no PyTorch, also tests/record/driver, programs of evidence/fidelity, -I and -E.
+# What the interpreter may change: `make test` runs these with the newest other Python. `make pythons`, a job of the
+# workflow, runs all that needs no PyTorch with each of them, also record/driver, evidence/fidelity, -I and -E.
 INTERPRETER = {
     "unit/frames/": "frames and code objects are read where they lie in memory",
     "unit/capture/test_capture_session.py": "a capture begins and ends with the interpreter",
@@ -217,8 +217,9 @@ class Run:
         return list(self._groups(pythons.RUNNING, files, CHECK_FIRST, more))
 
     def others(self, *, all_files: bool) -> list[Group]:
-        """Of the other Pythons: what needs no PyTorch."""
+        """Of the other Pythons what needs no PyTorch; of the newest one alone if not all files are asked for."""
         versions = [version for version in pythons.SUPPORTED if version != pythons.RUNNING and pythons.find(version)]
+        versions = versions if all_files else versions[-1:]
         some = tuple(INTERPRETER)
         files = [f for f in self._files if all_files or name_of(f).startswith(some)]
         more = without("torch", "cuda_torch")

@@ -118,17 +118,22 @@ def test_workers_are_on_the_device(suite: Suite) -> None:
     ("arguments", "device", "memory"),
     [
         (["--cuptimem-simulate", "test_it.py"], "h100", H100),
-        (["--cuptimem-simulate", "test_it.py::test_passes", "--of-the-conftest"], "h100", H100),
-        (["--cuptimem-simulate", "3GiB", "test_it.py"], "h100", str(3 * GIB)),
+        pytest.param(
+            ["--cuptimem-simulate", "test_it.py::test_passes", "--of-the-conftest"],
+            "h100",
+            H100,
+            marks=pytest.mark.extended,
+        ),
+        pytest.param(["--cuptimem-simulate", "3GiB", "test_it.py"], "h100", str(3 * GIB), marks=pytest.mark.extended),
         (["--cuptimem-simulate", "l4"], "h100", H100),  # a folder here
-        (["--cuptimem-simulate=L4"], "l4", str(cards.card("l4").memory)),
+        pytest.param(["--cuptimem-simulate=L4"], "l4", str(cards.card("l4").memory), marks=pytest.mark.extended),
         (["--cuptimem-simulate=RTX 4090", "--", "test_it.py"], "rtx4090", str(cards.card("rtx4090").memory)),
         (["-o", "cuptimem_simulate=t4"], "t4", str(cards.card("t4").memory)),
         (["-o", "cuptimem_simulate=t4", "--cuptimem-simulate=1.5g"], "h100", str(3 * GIB // 2)),
-        (["-o", "cuptimem_simulate=on"], "h100", H100),
+        pytest.param(["-o", "cuptimem_simulate=on"], "h100", H100, marks=pytest.mark.extended),
         (["-o", "addopts=--cuptimem-simulate", "test_it.py"], "h100", H100),
         (["-o", "cuptimem_simulate=t4", "--cuptimem-simulate=no"], None, None),
-        (["-o", "cuptimem_simulate=false"], None, None),
+        pytest.param(["-o", "cuptimem_simulate=false"], None, None, marks=pytest.mark.extended),
     ],
 )
 def test_what_is_asked_for(suite: Suite, arguments: list[str], device: str | None, memory: str | None) -> None:
@@ -145,10 +150,10 @@ def test_what_is_asked_for(suite: Suite, arguments: list[str], device: str | Non
 @pytest.mark.parametrize(
     ("memory", "said"),
     [
-        ("24QiB", "a size is written like 24GiB or 512MiB, not '24QiB'"),
+        pytest.param("24QiB", "a size is written like 24GiB or 512MiB, not '24QiB'", marks=pytest.mark.extended),
         ("1MiB", "a device has at least 64 MiB, not 1.0 MiB"),
         ("gtx99", "takes a size such as 24GiB or one of a100-40gb, "),
-        ("-5GiB", "takes a size such as 24GiB or one of "),
+        pytest.param("-5GiB", "takes a size such as 24GiB or one of ", marks=pytest.mark.extended),
     ],
 )
 def test_a_wrong_size_is_a_usage_error(suite: Suite, memory: str, said: str) -> None:
