@@ -52,7 +52,7 @@ class Tried:
 def run(
     program: str,
     args: Sequence[str] = (),
-    tried: Sequence[str] = (),
+    tried: Sequence[str] | None = None,
     *,
     steps: int | None = STEPS,
     device: str = "h100",
@@ -61,24 +61,26 @@ def run(
 ) -> list[Tried]:
     """The program as it is, and with each of the changes; changes that go together are written A+B=VALUE.
 
-    program: a script, "-m" or "-c"; args: what follows. steps: of its optimizer, behind which a try ends; None: it runs
-    to its end, as one without an optimizer does. device: a card to simulate, or "cpu". progress is called with the
-    number of each try, their total and the change. If the program as it is fails, nothing else is tried.
+    program: a script, "-m" or "-c"; args: what follows. tried: None for the usual ones. steps: of its optimizer, behind
+    which a try ends; None: it runs to its end, as one without an optimizer does, and as all tries do where a change
+    acts in evaluation. device: a card to simulate, or "cpu". progress is called with the number of each try, their
+    total and the change. If the program as it is fails, nothing else is tried.
 
     Raises Error where nothing can be tried at all: no such change, no torch for that device.
     """
-    for text in tried:
-        changes.parse(text)
+    if changes.need_evaluation(tried or ()):  # raises Error where there is no such change, too
+        steps = None
     words = [program, *args]
     with Server(device, try_imports.of_program(words)) as server:
-        found: list[Tried] = []
-        for number, change in enumerate(("", *tried)):
-            progress(number, len(tried) + 1, change)
+        progress(0, len(tried or changes.KINDS) + 1, "")
+        found = [server.run(words, "", steps, timeout)]
+        if not found[0].is_answer:
+            return found
+        server.import_what_was_used()
+        chosen = changes.usual(found[0].steps > 0) if tried is None else tried
+        for number, change in enumerate(chosen, 1):
+            progress(number, len(chosen) + 1, change)
             found.append(server.run(words, change, steps, timeout))
-            if not found[0].is_answer:
-                break
-            if number == 0:
-                server.import_what_was_used()
         return found
 
 
@@ -148,7 +150,7 @@ class Server:
         if not result:
             ended = f"it still ran after {timeout:g} s" if status == "time" else _ended(status)
             return Tried(change, None, None, 0, ended, output=output)
-        nothing = "" if result["peak"] else f"it allocated nothing on the {'CPU' if self._cpu else 'simulated device'}"
+        nothing = "" if result["peak"] else "it allocated nothing" + ("" if self._cpu else " on the simulated device")
         error: str | None = result["error"] or nothing or None
         why_not = result["refused"] or _why_not(result["applied"])
         known = error is None and not result["refused"]

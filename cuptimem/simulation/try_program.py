@@ -50,7 +50,7 @@ class Run:
                 error = f"it ended with exit code {end.code}" if isinstance(end.code, int) else str(end.code)
         except BaseException as raised:  # whatever it is, it is the answer
             error = _described(raised)
-            traceback.print_exc()
+            traceback.print_exception(raised.with_traceback(_of_program(raised.__traceback__)))
         self._end(error)
 
     def refuse(self, reason: str) -> NoReturn:
@@ -63,7 +63,9 @@ class Run:
             return
         import cuptimem
 
-        self._recording = cuptimem.profile(self._request["result"] + ".cmem")
+        # The peak alone is asked for: neither names nor holders.
+        options = {"walks": False, "holders": False, "driver": False, "argv": False}
+        self._recording = cuptimem.profile(self._request["result"] + ".cmem", **options)
         self._recording.start()
 
     def _execute(self) -> None:
@@ -159,8 +161,19 @@ def _execute(code: types.CodeType, file: str | None) -> None:
 
 
 def _described(error: BaseException) -> str:
+    """One line: the exception, and the innermost line of the program's own."""
     lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__
+    files = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(_of_program(error.__traceback__))]
+    own = [f" at {os.path.basename(file)}:{line}" for file, line in files if not is_library(file)]
+    return (lines[0][:300] if lines else type(error).__name__) + (own[-1] if own else "")
+
+
+def _of_program(found: types.TracebackType | None) -> types.TracebackType | None:
+    """A traceback without the frames that run the program."""
+    ours = (__file__, runpy.__file__, "<frozen runpy>")
+    while found is not None and found.tb_frame.f_code.co_filename in ours:
+        found = found.tb_next
+    return found
 
 
 def _library_modules() -> list[str]:

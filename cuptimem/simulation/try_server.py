@@ -28,6 +28,8 @@ def main() -> None:
 
     if setup["child"]:
         skip_drawing()  # before libraries keep the functions for themselves
+    from cuptimem.record import profiler  # noqa: F401  as tries on the CPU do
+    from cuptimem.report import load  # noqa: F401
     from cuptimem.simulation import try_program
 
     # The first optimizer of a program imports torch._dynamo.

@@ -24,22 +24,22 @@ class Kind:
     value: str = ""
     default: str | None = ""  # None: there is none
     is_free: bool = False  # it costs nothing: neither time nor numerics
-    is_whole: bool = False  # it acts where a few steps may not come to: in evaluation
+    of: str = "training"  # where it acts: "training", "evaluation", or "" for both
     replaces: str = ""  # two changes that replace the same thing do not go together
 
 
 KINDS: dict[str, Kind] = {
     "zero_grad_late": Kind("gradients", "ZeroGradLate", is_free=True),
     "set_to_none": Kind("gradients", "SetToNone", is_free=True),
-    "no_grad": Kind("evaluation", "NoGrad", is_free=True, is_whole=True),
+    "no_grad": Kind("evaluation", "NoGrad", is_free=True, of="evaluation"),
     "in_place": Kind("activations", "InPlace", "names of modules such as features.*.act", "*", is_free=True),
-    "fused_attention": Kind("attention", "FusedAttention", is_free=True),
+    "fused_attention": Kind("attention", "FusedAttention", is_free=True, of=""),
     "fused": Kind("optimizers", "Fused", is_free=True, replaces="the optimizer's temporaries"),
     "no_foreach": Kind("optimizers", "NoForeach", is_free=True, replaces="the optimizer's temporaries"),
     "collect": Kind("garbage", "Collect", is_free=True),
-    "keep_evaluation": Kind("evaluation", "KeepEvaluation", is_free=True, is_whole=True),
+    "keep_evaluation": Kind("evaluation", "KeepEvaluation", is_free=True, of="evaluation"),
     "checkpoint": Kind("checkpoints", "Checkpoint", "names of modules such as blocks.*"),
-    "autocast": Kind("precision", "Autocast", "bf16 or fp16", "bf16"),
+    "autocast": Kind("precision", "Autocast", "bf16 or fp16", "bf16", of=""),
     "sgd": Kind("optimizers", "Sgd", replaces="the optimizer"),
     "adam8bit": Kind("optimizers", "Adam8bit", replaces="the optimizer"),
     "step_in_backward": Kind("optimizers", "StepInBackward"),
@@ -47,8 +47,19 @@ KINDS: dict[str, Kind] = {
     "batch": Kind("batches", "Batch", "a batch size", None, replaces="the batch"),
     "chunked_loss": Kind("losses", "ChunkedLoss", "a number of parts", "8"),
     "offload": Kind("activations", "Offload"),
-    "expandable": Kind("allocator", "Expandable"),
+    "expandable": Kind("allocator", "Expandable", of=""),
 }
+
+
+def usual(stepped: bool) -> list[str]:
+    """The changes that are tried where none is asked for: of a program whose optimizers step, or of one without."""
+    here = "training" if stepped else "evaluation"
+    return [name for name, kind in KINDS.items() if kind.default is not None and kind.of in (here, "")]
+
+
+def need_evaluation(tried: Sequence[str]) -> bool:
+    """Whether one of the changes acts where a few steps do not come to."""
+    return any(KINDS[name].of == "evaluation" for text in tried for name, _ in parse(text))
 
 
 def parse(text: str) -> list[tuple[str, str]]:

@@ -1,0 +1,174 @@
+"""Trying changes of a program: names of changes, the view of what was found, and whole tries on the CPU."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cuptimem.errors import Error
+from cuptimem.output.text import text
+from cuptimem.simulation import changes, try_imports, try_views
+from cuptimem.simulation.tries import Tried
+from tests.conftest import Result
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("fused", [("fused", "")]),
+        ("autocast", [("autocast", "bf16")]),
+        ("checkpoint=blocks.*", [("checkpoint", "blocks.*")]),
+        ("fused+checkpoint+batch=4", [("fused", ""), ("checkpoint", ""), ("batch", "4")]),
+    ],
+)
+def test_changes_as_written(written: str, found: list[tuple[str, str]]) -> None:
+    assert changes.parse(written) == found
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("autocsat", "no change 'autocsat' can be tried; there are zero_grad_late, set_to_none, "),
+        ("", "no change '' can be tried"),
+        ("fused=1", "fused takes no value"),
+        ("batch", "batch takes a batch size: batch=..."),
+        ("batch=0", "batch takes a batch size, at least 1, not '0'"),
+        ("accumulate=1", "at least 2"),
+        ("chunked_loss=x", "at least 2, not 'x'"),
+        ("autocast=int8", "autocast takes bf16 or fp16, not 'int8'"),
+        ("fused+fused", "fused+fused has fused twice"),
+        ("sgd+adam8bit", "sgd and adam8bit do not go together: both replace the optimizer"),
+        ("fused+no_foreach", "both replace the optimizer's temporaries"),
+        ("batch=2+accumulate", "both replace the batch"),
+    ],
+)
+def test_changes_that_there_are_not(written: str, said: str) -> None:
+    with pytest.raises(Error) as caught:
+        changes.parse(written)
+    assert said in str(caught.value)
+
+
+def test_usual_changes_have_all_that_they_need() -> None:
+    training, evaluation = changes.usual(True), changes.usual(False)
+    for name in (*training, *evaluation):
+        assert changes.parse(name)
+    assert "no_grad" in evaluation and "no_grad" not in training and "fused" not in evaluation
+    assert changes.need_evaluation(["fused+no_grad"]) and not changes.need_evaluation(training)
+
+
+FOUND = [
+    Tried("", 1000 * MIB, 1100 * MIB, 0, steps=3),
+    Tried("fused", 1000 * MIB, 1100 * MIB, 3, steps=3),
+    Tried("autocast", 1050 * MIB, 1200 * MIB, 3, steps=3),
+    Tried("checkpoint=blocks.*", 600 * MIB, 700 * MIB, 36, steps=3),
+    Tried("expandable", 1000 * MIB, 1010 * MIB, 1, steps=3),
+    Tried("no_grad", 1000 * MIB, 1100 * MIB, 0, why_not="no model is called in evaluation mode", steps=3),
+    Tried("in_place", None, None, 4, error="RuntimeError: modified by an inplace operation at train.py:4", steps=1),
+]
+SHOWN = """\
+train.py on a simulated h100: peak 1000.0 MiB (1.1 GiB reserved) in 3 steps; 6 changes tried
+
+  change                   saves        peak tried  predicted    reserved
+  checkpoint=blocks.*  400.0 MiB  40 %   600.0 MiB  590.0 MiB   700.0 MiB
+  expandable                 0 B   0 %  1000.0 MiB          -  1010.0 MiB
+  autocast             -50.0 MiB  -5 %     1.0 GiB          -     1.2 GiB
+
+tried, changes the peak by less than 2%: fused
+does not work with this program: in_place: RuntimeError: modified by an inplace
+  operation at train.py:4
+not applied: no_grad: no model is called in evaluation mode
+"""
+
+
+def test_view() -> None:
+    shown = text.render(try_views.blocks(FOUND, "train.py", "h100", {"checkpoint=blocks.*": 590 * MIB}), 100)
+    assert shown.splitlines() == SHOWN.splitlines()
+
+
+def test_view_of_a_program_that_fails() -> None:
+    failed = Tried("", None, None, 0, error="ValueError: no data", output="loading\n\x1b[31mno data\n")
+    shown = text.render(try_views.blocks([failed], "train.py", "cpu", {}), 120)
+    assert shown.splitlines() == [
+        "train.py fails as it is, on the CPU: ValueError: no data",
+        "  loading",
+        "  \\x1b[31mno data",
+    ]
+
+
+def test_imports_of_a_program(tmp_path: Path) -> None:
+    """Of the program's own modules those that they import, nothing of Python's own, nothing that runs."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/__init__.py").write_text("import numpy.linalg\nfrom . import other\nraise SystemExit\n")
+    (tmp_path / "train.py").write_text(
+        "import os, torch\nfrom mine import x\ndef f():\n    from timm.layers import Mlp\n"
+    )
+    assert try_imports.of_program([str(tmp_path / "train.py")]) == [
+        *("torch", "numpy.linalg", "timm.layers", "timm.layers.Mlp")
+    ]
+    assert try_imports.of_program(["-c", "import torch.nn as nn"]) == ["torch.nn"]
+    assert try_imports.of_program(["-m", "mine"]) == []
+
+
+PROGRAM = """
+import torch
+from torch import nn
+
+HAND = {hand!r}
+model = nn.Sequential(nn.Linear(256, 256), nn.LeakyReLU(inplace=HAND == "in_place"), nn.Linear(256, 256))
+make = torch.optim.SGD if HAND == "sgd" else torch.optim.AdamW
+optimizer = make(model.parameters(), lr=0.01)
+for step in range(5):
+    loss = model(torch.zeros(4096, 256)).sum()
+    if HAND != "zero_grad_late":
+        optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if HAND == "zero_grad_late":
+        optimizer.zero_grad()
+"""
+CPU = """
+import dataclasses, json, sys
+from cuptimem.simulation import tries
+with tries.Server("cpu") as server:
+    print(json.dumps([dataclasses.asdict(server.run([program], change)) for program, change in json.load(sys.stdin)]))
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.costly
+def test_tries_on_the_cpu(run: Callable[..., Result], tmp_path: Path) -> None:
+    """The peak is that of cuptimem's recording: with the change put in, that of the change by hand to the byte."""
+    asked = []
+    for hand in ("", "zero_grad_late", "in_place", "sgd"):
+        (tmp_path / f"{hand}.py").write_text(PROGRAM.format(hand=hand))
+        asked += [[".py", hand], [f"{hand}.py", ""]]
+    done = run("-c", CPU, stdin=json.dumps(asked))
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    for injected, by_hand in zip(found[::2], found[1::2], strict=True):
+        assert injected["error"] is None and not injected["why_not"], injected
+        assert injected["peak_bytes"] == by_hand["peak_bytes"] and injected["reserved_bytes"] is None
+    as_it_is, zero_grad_late, in_place, sgd = (one["peak_bytes"] for one in found[::2])
+    parameters = 2 * (256 * 256 + 256) * 4
+    assert as_it_is >= zero_grad_late and as_it_is - sgd >= 2 * parameters and in_place < as_it_is
+
+
+@pytest.mark.torch
+@pytest.mark.costly
+def test_verb_on_the_cpu(run: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM.format(hand=""))
+    command = "import sys; from cuptimem.cli import advice_try; "
+    call = "sys.exit(advice_try.run(['train.py'], ['sgd', 'no_foreach'], predicted={'sgd': 1 << 20}, device='cpu'))"
+    done = run("-c", command + call)
+    assert done.code == 0 and not done.err, done.err
+    lines = done.out.splitlines()
+    assert lines[0].startswith("train.py on the CPU: peak ") and lines[0].endswith(" in 3 steps; 2 changes tried")
+    assert lines[2].split() == ["change", "saves", "peak", "tried", "predicted"] and lines[3].split()[0] == "sgd"
+    assert "not applied: no_foreach: no optimizer stepped that works on all parameters" in lines
+    (tmp_path / "train.py").write_text("print('hello')\nraise ValueError('no data')\n")
+    failed = run("-c", command + call)
+    assert failed.code == 5 and not failed.out
+    assert failed.err.startswith("train.py fails as it is, on the CPU: ValueError: no data at train.py:2\n  hello\n")
