@@ -15,8 +15,12 @@ TRIED = Path(__file__).with_name("tried")
 DRIVER = """
 import dataclasses, json, sys
 from cuptimem.simulation import tries
+found = []
 with tries.Server("h100") as server:
-    print(json.dumps([dataclasses.asdict(server.run(**one)) for one in json.load(sys.stdin)]))
+    for one in json.load(sys.stdin):
+        found.append(dataclasses.asdict(server.run(**{"timeout": 600, **one})))
+        server.import_what_was_used()
+print(json.dumps(found))
 """
 GPT, IMAGES, OTHERS = (str(TRIED / f"{name}.py") for name in ("gpt", "images", "others"))
 Answers = Callable[[Sequence[Mapping[str, Any]]], list[Any]]
@@ -34,7 +38,7 @@ def tried(sim_python: str, tmp_path_factory: pytest.TempPathFactory) -> Answers:
             env=clean_environment(),
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=900,
         )
         assert done.returncode == 0, done.stderr
         found: list[Any] = json.loads(done.stdout)

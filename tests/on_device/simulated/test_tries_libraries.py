@@ -1,0 +1,64 @@
+"""Changes put into programs of real libraries, beside the change as these libraries' users make it."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.attribution.suite import PYTHON
+from tests.conftest import clean_environment
+from tests.on_device.simulated.test_tries import DRIVER, TRIED
+
+pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
+if not PYTHON.exists():
+    pytest.skip("no environment with these libraries: `make attribution` makes one", allow_module_level=True)
+
+PAIRS = (
+    *(("trainer", change, 0) for change in ("sgd", "fused", "autocast", "checkpoint", "batch=16", "fused_attention")),
+    ("trainer", "accumulate", 0.01),
+    ("trainer --evaluate", "keep_evaluation", 0),
+    *(("lightning_fit", change, 0) for change in ("sgd", "fused", "checkpoint")),
+    *(("lightning_fit", change, 0.01) for change in ("autocast", "accumulate")),
+    *(("vit", change, 0) for change in ("autocast", "checkpoint", "fused_attention")),
+    ("generate", "no_grad", 0),
+)
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """Of each pair: as it is, changed from outside, changed by hand. The last: a change that Trainer cannot have."""
+    requests: list[dict[str, Any]] = []
+    for program, change, _ in PAIRS:
+        name, *options = program.split()
+        words = [str(TRIED / f"{name}.py"), *options]
+        steps = None if change in ("no_grad", "keep_evaluation") else 3
+        for given, by_hand in (("", ()), (change, ()), ("", ("--hand", change))):
+            requests.append({"words": [*words, *by_hand], "change": given, "steps": steps})
+    requests.append({"words": [str(TRIED / "trainer.py")], "change": "step_in_backward"})
+    done = subprocess.run(
+        [PYTHON, "-c", DRIVER],
+        input=json.dumps(requests),
+        cwd=tmp_path_factory.mktemp("tries"),
+        env=clean_environment() | {"HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(PAIRS)), ids=["-".join(row[:2]) for row in PAIRS])
+def test_injected_as_by_hand(answers: list[Any], number: int) -> None:
+    _, _, tolerance = PAIRS[number]
+    as_it_is, injected, by_hand = answers[3 * number : 3 * number + 3]
+    for one in (as_it_is, injected, by_hand):
+        assert one["error"] is None and not one["why_not"], one
+    assert injected["applied"] > 0 and injected["peak_bytes"] != as_it_is["peak_bytes"]
+    assert abs(injected["peak_bytes"] - by_hand["peak_bytes"]) <= tolerance * by_hand["peak_bytes"]
+
+
+def test_trainer_clips(answers: list[Any]) -> None:
+    assert answers[-1]["why_not"].startswith("it clips by the norm of all gradients")
