@@ -27,6 +27,8 @@ STEPS = 3  # the first makes the optimizer's states, the second has them in forw
 TIMEOUT = 120.0  # seconds for a try
 CPU = "cpu"
 
+_SERVER = ("-P", "-W", "ignore", "-m", "cuptimem.simulation.try_server")
+_ERRORS = "server.txt"
 _TAIL = 4096  # bytes of what the program printed
 
 
@@ -169,14 +171,15 @@ class Server:
     def _start(self) -> None:
         """Again without a module that left the process unfit to fork."""
         while True:
-            self._process = subprocess.Popen(
-                [sys.executable, *interpreter.flags(), "-P", "-W", "ignore", "-m", "cuptimem.simulation.try_server"],
-                env=self._environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            with open(os.path.join(self._folder, _ERRORS), "wb") as errors:
+                self._process = subprocess.Popen(
+                    [sys.executable, *interpreter.flags(), *_SERVER],
+                    env=self._environment(),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    start_new_session=True,
+                )
             modules = [name for name in self._modules if name not in self._unfit]
             if self._check(self._ask({"child": self._child(), "modules": modules})):
                 return
@@ -213,9 +216,14 @@ class Server:
         except BrokenPipeError:
             line = b""
         if not line:
-            raise Error(f"the process that tries changes ended: {sys.executable} could not import torch")
+            raise Error(f"the process that tries changes ended{self._last_words()}")
         answer: Mapping[str, Any] = json.loads(line)
         return answer
+
+    def _last_words(self) -> str:
+        """The last line that it wrote on its standard error."""
+        lines = _tail(os.path.join(self._folder, _ERRORS)).split("\n")
+        return next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
 
     def _end(self) -> None:
         process, self._process = self._process, None

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from cuptimem.simulation import changes
+from cuptimem.simulation import changes, try_files
 from cuptimem.simulation.changes import change, stepping
 from cuptimem.simulation.places import is_library
 
@@ -41,6 +41,7 @@ class Run:
         error = None
         try:
             parts = changes.parse(self._request["change"]) if self._request["change"] else []
+            try_files.keep_own(self._request["result"] + ".saved")
             self._prepare()
             self._installed = changes.install(parts, self._request["device"])
             register_optimizer_step_post_hook(self._stepped)

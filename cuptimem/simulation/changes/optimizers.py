@@ -1,5 +1,6 @@
 """What optimizers hold: states, temporaries, and gradients until they step."""
 
+from collections import defaultdict
 from typing import Any
 
 import torch
@@ -114,7 +115,8 @@ class StepInBackward(Change):
     why_not = "no optimizer got a gradient"
 
     def install(self) -> None:
-        self._counts: dict[int, int] = {}  # gradients of each parameter since the last step
+        # Parameters that have had their gradient since the last step, by optimizer.
+        self._complete: dict[int, set[int]] = defaultdict(set)
         stepping.made(self._hook)
         stepping.around(self._step)
         for name in ("_get_total_norm", "get_total_norm"):
@@ -129,9 +131,9 @@ class StepInBackward(Change):
 
     def _hook_one(self, optimizer: Any, group: dict[str, Any], parameter: Any) -> None:
         def complete(_: Any) -> None:
-            self._counts[id(parameter)] = self._counts.get(id(parameter), 0) + 1
-            if self._counts[id(parameter)] > 1:
-                refuse("it sums gradients of several backward passes before it steps")
+            if id(parameter) in self._complete[id(optimizer)]:
+                refuse("a parameter gets gradients of several backward passes before its optimizer steps")
+            self._complete[id(optimizer)].add(id(parameter))
             stepping.step_one(optimizer, group, parameter)
             parameter.grad = None
             self.applied += 1
@@ -140,7 +142,7 @@ class StepInBackward(Change):
 
     def _step(self, optimizer: Any, step: Any, *_: object) -> Any:
         if not stepping.is_one():
-            self._counts.clear()
+            self._complete[id(optimizer)].clear()
         return step()
 
 

@@ -1,0 +1,182 @@
+"""Programs of many kinds: --case NAME. --hand CHANGE makes that change in the code."""
+
+import argparse
+import contextlib
+import copy
+import gc
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, Dataset
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(256, 1024), nn.Linear(1024, 256)
+
+    def forward(self, x):
+        return x + self.second(torch.relu(self.first(x)))
+
+
+class Blocks(nn.Module):
+    def __init__(self, block):
+        super().__init__()
+        self.blocks = nn.ModuleList(copy.deepcopy(block) for _ in range(4))
+
+    def forward(self, x, hand=""):
+        for block in self.blocks:
+            checkpointed = hand.startswith("checkpoint") and torch.is_grad_enabled()
+            x = checkpoint(block, x, use_reentrant=False) if checkpointed else block(x)
+        return x
+
+
+class Images(Dataset):
+    def __len__(self):
+        return 256
+
+    def __getitem__(self, index):
+        return torch.zeros(3, 32, 32), index % 10
+
+
+def convolutions():
+    return nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.LeakyReLU(), nn.Conv2d(32, 3, 3, padding=1)).cuda()
+
+
+def closures(hand):
+    """LBFGS calls what the program hands to its step."""
+    model = nn.Sequential(nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 1)).cuda()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = sgd if hand == "sgd" else torch.optim.LBFGS(model.parameters(), history_size=4, max_iter=3)
+    x = torch.randn(64, 256, device="cuda")
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+
+    for _ in range(4):
+        optimizer.step(closure)
+
+
+def copies(hand):
+    """Modules that were copied, of which none was made by its class; a mean of weights beside."""
+    model = copy.deepcopy(Blocks(Block())).cuda()
+    mean = copy.deepcopy(model)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(4):
+        loss = model(torch.randn(1024, 256, device="cuda"), hand).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for one, other in zip(mean.parameters(), model.parameters(), strict=True):
+                one.lerp_(other, 0.1)
+
+
+def pieces(hand):
+    """The model is never called as one, and has two losses with a backward each."""
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(128, 4, 512, batch_first=True, dropout=0.0), 4)
+    model = nn.ModuleDict({"encoder": encoder, "head": nn.Linear(128, 500)}).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(4):
+        x = torch.randn(16, 64, 128, device="cuda")
+        with torch.autocast("cuda", torch.bfloat16, enabled=hand == "autocast"):
+            for layer in encoder.layers:
+                x = checkpoint(layer, x, use_reentrant=False) if hand.startswith("checkpoint") else layer(x)
+            first, second = model["head"](x).logsumexp(-1).mean(), x.square().mean()
+        optimizer.zero_grad()
+        first.backward(retain_graph=True)
+        second.backward()
+        optimizer.step()
+
+
+def workers(hand):
+    """Batches come from other processes, and a schedule follows the optimizer."""
+    parts = 2 if hand == "accumulate" else 1
+    model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 30 * 30, 10)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    loader = DataLoader(Images(), 32 // parts, shuffle=True, num_workers=1, pin_memory=True)
+    for number, (images, labels) in enumerate(loader):
+        loss = F.cross_entropy(model(images.cuda(non_blocking=True)), labels.cuda()) / parts
+        loss.backward()
+        if number % parts == parts - 1:
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+
+
+def perceptual(hand):
+    """Two models in evaluation mode within training: a gradient goes through one of them."""
+    model, critic, teacher = convolutions(), convolutions().eval(), convolutions().eval()
+    for parameter in critic.parameters():
+        parameter.requires_grad_(False)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(4):
+        x = torch.zeros(8, 3, 64, 64, device="cuda")
+        with torch.no_grad() if hand == "no_grad" else contextlib.nullcontext():
+            wanted = teacher(x)
+        loss = (critic(model(x)) - wanted.detach()).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def cycles(hand):
+    """Each step's output is in a cycle of references."""
+    model = nn.Linear(512, 512).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(8):
+        kept = {"out": model(torch.randn(2048, 512, device="cuda"))}
+        kept["self"] = kept
+        loss = kept["out"].square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if hand == "collect":
+            gc.collect()
+
+
+def gan(hand):
+    """Two optimizers; the generator's backward goes through the discriminator as well."""
+    generator, discriminator = nn.Linear(64, 784).cuda(), nn.Linear(784, 1).cuda()
+    make = torch.optim.SGD if hand == "sgd" else torch.optim.Adam
+    of_generator, of_discriminator = make(generator.parameters(), 0.01), make(discriminator.parameters(), 0.01)
+    for _ in range(4):
+        fake = generator(torch.randn(256, 64, device="cuda"))
+        loss = F.softplus(discriminator(fake.detach())).mean()
+        of_discriminator.zero_grad()
+        loss.backward()
+        of_discriminator.step()
+        loss = F.softplus(-discriminator(fake)).mean()
+        of_generator.zero_grad()
+        loss.backward()
+        of_generator.step()
+
+
+def scaler(hand):
+    """A GradScaler, and gradients that are clipped."""
+    model = nn.Sequential(*[Block() for _ in range(3)]).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False if hand == "no_foreach" else None)
+    scales = torch.amp.GradScaler("cuda")
+    for _ in range(4):
+        with torch.autocast("cuda", torch.float16):
+            loss = model(torch.randn(16, 256, device="cuda")).square().mean()
+        optimizer.zero_grad()
+        scales.scale(loss).backward()
+        scales.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scales.step(optimizer)
+        scales.update()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--case")
+    parser.add_argument("--hand", default="")
+    options = parser.parse_args()
+    globals()[options.case](options.hand)
