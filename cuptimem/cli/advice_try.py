@@ -1,11 +1,55 @@
 """cuptimem advice --try script.py args: tries changes of an unchanged program and shows what each saves."""
 
+import argparse
 import sys
 from collections.abc import Mapping, Sequence
 
+from cuptimem.cli import parsing
+from cuptimem.cli.run import Usage, check_program
 from cuptimem.output.text import terminal
 
 FAILED = 5  # exit code, as `simulate` has it: the program itself failed
+
+
+def parser() -> parsing.Parser:
+    from cuptimem.simulation import changes, tries
+
+    result = parsing.Parser(
+        "advice --try",
+        usage="cuptimem advice --try [options] script.py [args ...]\n"
+        "       cuptimem advice --try [options] -m module [args ...]",
+        description="Runs an unchanged program for a few steps with one change after the other: what each saves.",
+        epilog=f"Changes: {', '.join(changes.KINDS)}. docs/tries.md has what each does.",
+    )
+    result.add_argument(
+        "--change",
+        action="append",
+        metavar="NAME[=VALUE][+NAME...]",
+        help="this change, or several together; may be given several times (default: the usual ones)",
+    )
+    result.add_argument(
+        "--steps", type=_steps, metavar="N", help=f"steps of a try, 0 for whole runs (default: {tries.STEPS})"
+    )
+    result.add_argument("--device", default="h100", metavar="NAME", help="a device to simulate (h100), or cpu")
+    result.add_argument("program", nargs=argparse.REMAINDER, help="script.py or -m module, and its arguments")
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    """arguments: what follows --try."""
+    ours = parser()
+    request = ours.parse_before_program(arguments)
+    try:
+        check_program(request.program)
+    except Usage as error:
+        ours.error(str(error))
+    return run(request.program, request.change, steps=request.steps, device=request.device)
+
+
+def _steps(value: str) -> int:
+    if not (value.isascii() and value.isdecimal()):
+        raise argparse.ArgumentTypeError(f"takes a number, not {value!r}")
+    return int(value)
 
 
 def run(

@@ -82,6 +82,8 @@ OF_KINDS = (
     ("collect", ("--case", "cycles"), 0),
     ("sgd", ("--case", "gan"), 0),
     ("no_foreach", ("--case", "scaler"), 0),
+    ("release", ("--case", "names"), 0),
+    ("checkpoint", ("--case", "stack"), 0),
 )
 
 
@@ -142,7 +144,7 @@ REFUSALS = (
     ("", "batch=4", "", "no batch comes from a DataLoader: give the program another batch size by hand"),
     ("", "set_to_none", "", "the program does not call zero_grad(set_to_none=False)"),
     ("", "no_grad", "", "no model is called in evaluation mode while autograd is on"),
-    ("", "checkpoint", "", "no block repeats in a model"),
+    ("", "checkpoint", "", "no block repeats in a model, and no Sequential has three members"),
     ("", "checkpoint=blocks.*", "", "no module blocks.* is called in training"),
     (
         "",

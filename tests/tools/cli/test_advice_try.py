@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cuptimem.cli import advice_try
 from cuptimem.errors import Error
 from cuptimem.output.text import text
 from cuptimem.simulation import changes, try_imports, try_views
@@ -110,6 +111,27 @@ def test_imports_of_a_program(tmp_path: Path) -> None:
     ]
     assert try_imports.of_program(["-c", "import torch.nn as nn"]) == ["torch.nn"]
     assert try_imports.of_program(["-m", "mine"]) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nothing to run"),
+        (["nowhere.py"], "there is no script 'nowhere.py'"),
+        (["--steps", "x", __file__], "takes a number, not 'x'"),
+        (["--change"], "--change needs a value"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        advice_try.main(arguments)
+    assert ended.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_unknown_change_before_anything_runs() -> None:
+    with pytest.raises(Error) as caught:
+        advice_try.main(["--change", "autocsat", "--device", "cpu", __file__])
+    assert "no change 'autocsat'" in str(caught.value)
 
 
 PROGRAM = """

@@ -8,7 +8,7 @@ import gc
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 from torch.utils.data import DataLoader, Dataset
 
 
@@ -156,6 +156,45 @@ def gan(hand):
         of_generator.zero_grad()
         loss.backward()
         of_generator.step()
+
+
+def names(hand):
+    """Results of a step stay in variables while the next one is computed; one of them is read behind the step."""
+    blocks, head = Blocks(Block()).cuda(), nn.Linear(256, 8192).cuda()
+    optimizer = torch.optim.SGD([*blocks.parameters(), *head.parameters()], lr=0.1)
+    state = torch.zeros(1, 256, device="cuda")
+
+    def model(x):
+        hidden = blocks(x)
+        logits = head(hidden)
+        return hidden, (logits, logits.softmax(-1), logits.log_softmax(-1).mean())
+
+    for step in range(4):
+        x = torch.randn(1024, 256, device="cuda") + state
+        hidden, all_three = model(x)
+        loss = all_three[2]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        state = hidden[:1].detach().clone()
+        print(step, loss.item())
+        if hand == "release":
+            del hidden, all_three, loss
+
+
+def stack(hand):
+    """Layers in one Sequential, of which none repeats as a block."""
+    layers = [layer for _ in range(8) for layer in (nn.Linear(256, 256), nn.GELU())]
+    model = nn.Sequential(*layers).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        x = torch.randn(4096, 256, device="cuda")
+        in_segments = hand == "checkpoint"
+        found = checkpoint_sequential(model, 4, x, use_reentrant=False) if in_segments else model(x)
+        loss = found.square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
 
 
 def scaler(hand):

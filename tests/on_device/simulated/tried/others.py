@@ -19,7 +19,7 @@ if case == "sleeps":
     time.sleep(600)
 if case == "killed":
     os.kill(os.getpid(), 9)
-model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).cuda()
+model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64)).cuda()
 optimizer = torch.optim.Adam(model.parameters())
 for _ in range(8):
     for part in range(2 if case == "accumulates" else 1):
