@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import torch.nn.utils.clip_grad as clipping
+from torch import nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from cuptimem.simulation.changes import stepping
@@ -122,6 +123,7 @@ class StepInBackward(Change):
         for name in ("_get_total_norm", "get_total_norm"):
             if hasattr(clipping, name):
                 patch(clipping, name, lambda _: _clips)
+        patch(nn.parallel.DistributedDataParallel, "__init__", lambda _: _reduces)
 
     def _hook(self, optimizer: Optimizer) -> None:
         for group in optimizer.param_groups:
@@ -144,6 +146,10 @@ class StepInBackward(Change):
         if not stepping.is_one():
             self._complete[id(optimizer)].clear()
         return step()
+
+
+def _reduces(*_: object, **__: object) -> None:
+    refuse("its gradients are reduced over processes before a step")
 
 
 def _clips(*_: object, **__: object) -> Any:

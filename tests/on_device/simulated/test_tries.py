@@ -139,6 +139,7 @@ REFUSALS = (
         "",
         "a parameter gets gradients of several backward passes before its optimizer steps",
     ),
+    ("distributed", "step_in_backward", "", "its gradients are reduced over processes before a step"),
     ("scaler", "step_in_backward", "", "it clips by the norm of all gradients, which are never there together then"),
     ("", "accumulate", "", "no batch comes from a DataLoader: give the program another batch size by hand"),
     ("", "batch=4", "", "no batch comes from a DataLoader: give the program another batch size by hand"),
@@ -161,7 +162,7 @@ def refusals(tried: Answers) -> list[Any]:
     return tried(
         [
             {
-                "words": [KINDS if case in ("gan", "scaler") else OTHERS, "--case", case],
+                "words": [KINDS if case in ("gan", "scaler", "distributed") else OTHERS, "--case", case],
                 "change": change,
                 "timeout": 3 if case == "sleeps" else 600,
             }
@@ -177,7 +178,7 @@ def test_never_saves_nothing(refusals: list[Any], number: int) -> None:
     found = refusals[number]
     assert (found["error"] or "", found["why_not"]) == (error, why_not)
     assert found["change"] == change
-    if error or why_not.startswith(("it ", "a parameter ")):
+    if error or why_not.startswith(("it ", "its ", "a parameter ")):
         assert found["peak_bytes"] is None
 
 

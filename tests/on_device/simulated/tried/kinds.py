@@ -197,6 +197,17 @@ def stack(hand):
         optimizer.step()
 
 
+def distributed(_):
+    """A process of two."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    model = nn.parallel.DistributedDataParallel(Block().cuda())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.randn(16, 256, device="cuda")).mean().backward()
+    optimizer.step()
+
+
 def scaler(hand):
     """A GradScaler, and gradients that are clipped."""
     model = nn.Sequential(*[Block() for _ in range(3)]).cuda()
