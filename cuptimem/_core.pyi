@@ -1,5 +1,6 @@
 """The C core. Everything here is for the rest of cuptimem, not for users."""
 
+from array import array
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
@@ -181,8 +182,11 @@ def analyze(
     tables: Sequence[str] = (),
     again: bool = False,
     charts: Sequence[tuple[int, int, int, int, int]] = (),  # cm_chart_span of each
+    lives: bool = False,  # with single blocks around the peaks
 ) -> dict[str, Any]: ...
 def fields() -> dict[str, list[tuple[str, str, str]]]: ...  # of what analyze() returns: name, type, doc
+def edit_base(births: array[int], ends: array[int], sizes: array[int], /) -> object: ...  # lives, for edit_peak
+def edit_peak(base: object, removed: array[int], added: array[int], /) -> tuple[int, int]: ...  # bytes, position
 def extract(source: str | object, target: str, window: int, code: str = "") -> None: ...
 def is_library(file: str, code: str = "", script: str = "") -> bool: ...
 

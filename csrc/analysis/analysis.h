@@ -16,6 +16,7 @@
 #include "../heap/engine.h"
 #include "chart.h"
 #include "ledger.h"
+#include "lives.h"
 
 /* A group of blocks alive together at some moment: same stack, phase, category and module. `stack`
  * is the stack they are charged to (a backward block's is its node's forward stack), `origin_stack`
@@ -346,6 +347,8 @@ typedef struct cm_analysis {
     cm_kernels kernels;
     cm_chart *charts; /* by span, then device */
     size_t chart_count;
+    cm_lives *lives; /* by device, with options.lives */
+    size_t lives_count;
 } cm_analysis;
 
 typedef struct cm_analysis_options {
@@ -356,6 +359,7 @@ typedef struct cm_analysis_options {
     uint32_t tables; /* bits CM_TABLE(kind) */
     const cm_chart_span *charts;
     size_t chart_count;
+    bool lives;             /* with single blocks around the peaks */
     size_t timeline_points; /* per device; 0 = 2048 */
     int64_t ledger_at_ns;   /* >= 0: add the ledger of this time */
     /* Packages that count as user code (library.h); NULL: those that the trace names. */

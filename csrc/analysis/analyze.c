@@ -16,7 +16,7 @@ static const cm_part_kind *const kinds[] = {
     &cm_part_ooms,          &cm_part_leaks,      &cm_part_requested, &cm_part_segments,
     &cm_part_check,         &cm_part_host_reads, &cm_part_ledger,    &cm_part_device_curve,
     &cm_part_fragmentation, &cm_part_kernels,    &cm_part_tables,    &cm_part_charts,
-    &cm_part_tensors,       &cm_part_holders,    &cm_part_garbage};
+    &cm_part_tensors,       &cm_part_holders,    &cm_part_garbage,   &cm_part_lives};
 enum { PARTS = sizeof kinds / sizeof kinds[0], EVENT_KINDS = 64 };
 
 /* Indices of the parts that need some callback. */
@@ -410,6 +410,12 @@ void cm_analysis_free(cm_analysis *analysis)
         free(analysis->charts[i].block);
     }
     free(analysis->charts);
+    for (size_t i = 0; i < analysis->lives_count; i++) {
+        free(analysis->lives[i].life);
+        free(analysis->lives[i].contributor);
+        free(analysis->lives[i].step);
+    }
+    free(analysis->lives);
     free_driver(analysis);
     free(analysis);
 }

@@ -37,6 +37,6 @@ extern const cm_part_kind cm_part_peak, cm_part_above, cm_part_timeline, cm_part
     cm_part_ooms, cm_part_leaks, cm_part_requested, cm_part_segments, cm_part_check,
     cm_part_host_reads, cm_part_ledger, cm_part_device_curve, cm_part_fragmentation,
     cm_part_kernels, cm_part_tables, cm_part_charts, cm_part_tensors, cm_part_holders,
-    cm_part_garbage;
+    cm_part_garbage, cm_part_lives;
 
 #endif

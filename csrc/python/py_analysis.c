@@ -152,7 +152,8 @@ static void leave_source(source *s)
 PyDoc_STRVAR(
     analyze_doc,
     "analyze(path, *, window=0, step=None, points=0, ledger_at_ns=-1, min_rate=-1.0,\n"
-    "        progress=None, code=None, tables=(), again=False, charts=()) -> dict\n\n"
+    "        progress=None, code=None, tables=(), again=False, charts=(),\n"
+    "        lives=False) -> dict\n\n"
     "What the trace (a path, or trace(path)) says, as plain numbers (bytes, nanoseconds since\n"
     "its start). With\n"
     "`window` only that window; with `step` (-1 is the last) the devices' contributors, and the\n"
@@ -161,7 +162,8 @@ PyDoc_STRVAR(
     "negligible; with `again` the same window is soon asked for once more. code: packages that "
     "count as the user's own, with commas\n"
     "between them (None: those that the trace names). charts: spans to draw, (begin ns, end ns,\n"
-    "intervals, entries, blocks[, device]) each, cuptimem/report/chart.py.\n"
+    "intervals, entries, blocks[, device]) each, cuptimem/report/chart.py. lives: with single "
+    "blocks around the peaks.\n"
     "progress(share) is called at most ten times a second; False cancels\n"
     "with KeyboardInterrupt. Raises Error with one line for what cannot be read.");
 
@@ -186,19 +188,20 @@ static bool find_tables(PyObject *names, uint32_t *wanted)
 
 static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"path",     "window", "step",   "points", "ledger_at_ns", "min_rate",
-                            "progress", "code",   "tables", "again",  "charts",       NULL};
+    static char *names[] = {"path",     "window",   "step", "points", "ledger_at_ns",
+                            "min_rate", "progress", "code", "tables", "again",
+                            "charts",   "lives",    NULL};
     PyObject *named, *progress = Py_None;
     PyObject *step = Py_None, *tables = NULL, *charts = NULL;
     unsigned long long window = 0;
     long long ledger_at = -1;
     double min_rate = -1;
     Py_ssize_t points = 0;
-    int again = 0;
+    int again = 0, lives = 0;
     const char *code = NULL;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$KOnLdOzOpO", names, &named, &window,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$KOnLdOzOpOp", names, &named, &window,
                                      &step, &points, &ledger_at, &min_rate, &progress, &code,
-                                     &tables, &again, &charts))
+                                     &tables, &again, &charts, &lives))
         return NULL;
     if (points < 0 || points > 1 << 24) {
         PyErr_SetString(PyExc_ValueError, "points is out of range");
@@ -222,6 +225,7 @@ static PyObject *analyze(PyObject *module, PyObject *arguments, PyObject *keywor
                                    .tables = wanted,
                                    .charts = spans,
                                    .chart_count = span_count,
+                                   .lives = lives != 0,
                                    .timeline_points = (size_t)points,
                                    .ledger_at_ns = ledger_at,
                                    .code = code,

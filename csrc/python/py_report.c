@@ -912,6 +912,47 @@ static const cm_field chart_rows[] = {
 static CM_FIELDS(chart_fields, "chart", T, false, chart_rows);
 #undef T
 
+/* --- lives of blocks ----------------------------------------------------------------------------
+ */
+
+#define T cm_life
+static const cm_field life_rows[] = {
+    CM_PLAIN(T, birth, "birth", "position; 0: before the recording"),
+    CM_PLAIN(T, end, "end", "position; -1: alive at the end"),
+    CM_PLAIN(T, bytes, "bytes", "of the block"),
+    CM_PLAIN(T, requested, "requested", "of them, without the allocator's rounding"),
+    CM_PLAIN(T, contributor, "contributor", "index in the device's contributors"),
+    CM_PLAIN(T, step, "step", "that it was made in; -1: before the first"),
+    CM_PLAIN(T, end_step, "end_step", "that it ended in; -1: before the first"),
+};
+static CM_FIELDS(life_fields, "lives_blocks", T, false, life_rows);
+#undef T
+
+#define T cm_life_step
+static const cm_field life_step_rows[] = {
+    CM_PLAIN(T, step, "step", "-1: before the first; the number behind the last: the tail"),
+    CM_PLAIN(T, loop, "loop", "index in the clock's loops; -1: none"),
+    CM_PLAIN(T, begin, "begin", "position"),
+    CM_PLAIN(T, end, "end", "position"),
+    CM_PLAIN(T, peak, "peak", "the most live bytes in it"),
+};
+static CM_FIELDS(life_step_fields, "lives_steps", T, false, life_step_rows);
+#undef T
+
+#define T cm_lives
+static const cm_field lives_rows[] = {
+    CM_DEVICE(T, device, "device", "`\"cuda:0\"`"),
+    CM_PLAIN(T, cut, "cut", "there were too many: the list ends early"),
+    CM_COLUMNS(T, life, count, cm_life, life_fields, "blocks",
+               "those of the steps around the peaks, by birth"),
+    CM_ARRAY(T, contributor, contributor_count, struct cm_contributor, cm_py_contributor_fields,
+             "contributors", "of these blocks"),
+    CM_COLUMNS(T, step, step_count, cm_life_step, life_step_fields, "steps",
+               "stretches of time of which every block is there"),
+};
+static CM_FIELDS(lives_fields, "lives", T, false, lives_rows);
+#undef T
+
 /* --- the report --------------------------------------------------------------------------------
  */
 
@@ -1047,6 +1088,8 @@ static const cm_field report_rows[] = {
     CM_STRUCT_SEEN(T, kernels, kernels.seen, cm_kernels, kernels_fields, "kernels",
                    "null: not recorded"),
     CM_ARRAY(T, charts, chart_count, cm_chart, chart_fields, "charts", "by span, then device"),
+    CM_ARRAY(T, lives, lives_count, cm_lives, lives_fields, "lives",
+             "single blocks around the peaks, by device, where they were asked for"),
     /* Behind all that refers to stacks: what could not be shown is counted by now. */
     CM_GROUP(lost_fields, "lost", "what the recording misses, in counts"),
     CM_MADE("{stack: [frame]}", stack_dict, "stacks", "frames by stack, innermost first"),
