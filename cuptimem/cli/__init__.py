@@ -15,6 +15,7 @@ VERBS = {
     "run": "run a Python script and record its tensor memory",
     "summary": "how high the memory went, what of, and whether it grows",
     "peak": "what was alive at the peak, line by line",
+    "advice": "what to change, at which line, and the peak it would give",
     "timeline": "a page: live bytes over time by line, steps, the peak, leaks, single allocations",
     "leaks": "what grows from step to step, and the line that makes it",
     "holders": "which variable, attribute or container held the memory of a line",

@@ -111,6 +111,7 @@ def read(
     ledger_at_ns: int | None = None,
     min_rate: float | None = None,
     tables: Iterable[str] = (),
+    with_lives: bool = False,
 ) -> Report:
     """Opens the trace that was named, with a bar on standard error when it takes long."""
     path = options.file if path is None else path
@@ -123,6 +124,7 @@ def read(
             min_rate=min_rate,
             code=options.code,
             tables=tables,
+            with_lives=with_lives,
         )
 
 

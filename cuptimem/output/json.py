@@ -9,6 +9,7 @@ from typing import Any
 
 from cuptimem.output.text import tree_views
 from cuptimem.report.account import Account, AccountRow
+from cuptimem.report.advice import Advice, Estimate, Proposal
 from cuptimem.report.diff import Change, DeviceDiff, Section
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.grouping import Group
@@ -69,6 +70,8 @@ keys(
     "bytes count phase operator category module saved_by line library_line stack origin stack_lost",
     module="qualified",
 )
+keys(Proposal, "technique free bytes saved line write cost confidence")
+keys(Estimate, "device peak bytes confidence")
 keys(
     Contents,
     "device what bytes count step time_ns contributors rest held tensors",
@@ -262,6 +265,15 @@ def ledger(report: Report, chosen: tuple[Ledger, ...]) -> dict[str, Any]:
 
 def fragmentation(report: Report, chosen: tuple[Fragmentation, ...]) -> dict[str, Any]:
     return {**envelope(report), "fragmentation": of(chosen)}
+
+
+def advice(report: Report, one: Advice) -> dict[str, Any]:
+    return {**envelope(report), **of(one)}
+
+
+def estimate(report: Report, one: Estimate) -> dict[str, Any]:
+    changes = [{"change": name, "value": value or None} for name, value in one.changes]
+    return {**envelope(report), **of(one), "changes": changes, "notes": list(one.notes)}
 
 
 def kernels(report: Report, one: Kernels) -> dict[str, Any]:

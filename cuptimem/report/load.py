@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from cuptimem import cell_names
 from cuptimem.errors import Error, core
-from cuptimem.report import chart, fragmentation, leaks, ledger, own_code
+from cuptimem.report import chart, fragmentation, leaks, ledger, lives, own_code
 from cuptimem.report.chart import Chart, Span
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.held import HeldLine, by_cycle
@@ -107,13 +107,14 @@ def analyze(
     min_rate: float | None = None,
     again: bool = False,
     charts: Iterable[Span] = (),
+    with_lives: bool = False,
 ) -> Report:
     """The report of one window of a trace (0: of all of it). ledger_at_ns: with ledgers of this moment, too.
 
     source: core.trace(path), of which what was read for other windows is not read again; again: that this window will
     be asked for once more.
     tables: with these of TABLES, which Report.contents gives.
-    charts: with these spans in Report.drawn.
+    charts: with these spans in Report.drawn. with_lives: with single blocks in Report.lived.
     default_code: in the place of what the trace names, used where neither code nor the environment names any.
     """
     if os.path.isdir(path):
@@ -134,6 +135,7 @@ def analyze(
         min_rate=-1.0 if min_rate is None else min_rate,
         again=again,
         charts=tuple(span.row() for span in charts),
+        lives=with_lives,
     )
     report = replace(from_dict(None if temporary else path, raw), window=window)
     return report if step is None else _at_step(report, raw["step_asked"])
@@ -377,6 +379,17 @@ def _chart(loader: _Loader, row: Mapping[str, Any]) -> Chart:
     )
 
 
+def _lives(loader: _Loader, row: Mapping[str, Any]) -> lives.Lives:
+    return lives.Lives(
+        row["device"],
+        row["cut"],
+        lives.LifeBlocks(**_columns(row["blocks"])),
+        loader.every(Contributor, row["contributors"]),
+        lives.LifeSteps(**_columns(row["steps"])),
+        tuple(loader.clocks),
+    )
+
+
 def _column(data: bytes) -> "array[int]":
     column = array("q")
     column.frombytes(data)
@@ -489,6 +502,7 @@ def from_dict(path: str | None, raw: Mapping[str, Any]) -> Report:
         held=loader.held,
         waiting=loader.waiting,
         drawn=tuple(_chart(loader, row) for row in raw.get("charts", ())),
+        lived=tuple(_lives(loader, row) for row in raw.get("lives", ())),
     )
 
 

@@ -30,6 +30,7 @@ from cuptimem.report.held import HeldLine
 from cuptimem.report.kernels import Kernels
 from cuptimem.report.leaks import Leaks
 from cuptimem.report.ledger import NOT_RECORDED, DeviceTimeline, DriverLevel, Ledger
+from cuptimem.report.lives import Lives
 from cuptimem.report.stacks import Frame, Stack, shown_file, user_frame
 from cuptimem.words import plural, size
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from cuptimem.output.exports import Written
     from cuptimem.output.text.blocks import Block
     from cuptimem.report.account import Account
+    from cuptimem.report.advice import Advice
 
 
 class Recorded(Protocol):
@@ -441,6 +443,7 @@ class Report(Displayed, Brief):
     held: tuple[HeldLine, ...] = ()  # who held the largest lines at the end, the most bytes first
     waiting: tuple[HeldLine, ...] = ()  # of these, what the collection at the end was to free: the cycles that held it
     drawn: tuple[Chart, ...] = ()  # where charts were asked for: see charts()
+    lived: tuple[Lives, ...] = ()  # where single blocks were asked for: see lives()
     # Of a profile without a path, once its block has ended: gives what has the temporary trace, as long as that is
     # there. Not in a pickle.
     recorded: "Callable[[], Recorded | None] | None" = field(default=None, compare=False, repr=False)
@@ -642,6 +645,25 @@ class Report(Displayed, Brief):
         The file is read again, once for all spans. Raises Error.
         """
         return self._again(charts=tuple(spans)).drawn
+
+    def lives(self, device: str | None = None) -> Lives:
+        """The single blocks around the peaks of a device (None: the first one), of which advice is reckoned.
+
+        The file is read again unless the report has them. Raises Error.
+        """
+        name = self.device(device).name if device is not None else self.peak.device
+        found = next((one for one in self.lived if one.device == name), None)
+        return found if found is not None else self._again(with_lives=True).lives(name)
+
+    @property
+    def advice(self) -> "Advice":
+        """Changes of the program that would lower the peak of the first device, each with its predicted peak.
+
+        The file is read again unless the report has its single blocks. Raises Error.
+        """
+        from cuptimem import advice
+
+        return advice.advise(self)
 
     def show(self, path: str | os.PathLike[str] | None = None, *, open: bool = True) -> str:
         """Writes the timeline of `cuptimem timeline`, one HTML file, and opens it where there is a browser; its path.

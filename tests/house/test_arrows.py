@@ -38,17 +38,18 @@ RING_FILE = {
 IMPORTS = {
     "base": ("base", "notebook"),  # `displayed`: an object shows itself where a notebook asks
     "objects": ("base", ""),
-    "report": ("base", "output"),  # a report prints itself
+    "report": ("base", "output advice"),  # a report prints itself, and advises
     # A Profile has a report's figures, and `holders` looks for what holds the leaks of one. The file that starts a
     # recording also starts a simulated child.
     "record": ("base objects report", "output simulation"),
     "output": ("base report", ""),
+    "advice": ("base report", ""),
     "simulation": ("base record report output", ""),
     "doctor": ("base record report output simulation", ""),
     "tensorboard": ("base record report output", ""),
     "notebook": ("base objects record report output simulation", ""),
     "pytest_plugin": ("base objects record report output simulation", ""),
-    "cli": ("base record report output doctor", "simulation"),  # a verb but `simulate` needs nothing of it
+    "cli": ("base record report output advice doctor", "simulation"),  # a verb but `simulate` needs nothing of it
     "front": ("", "base record report simulation tensorboard notebook cli"),
 }
 Arrows = dict[tuple[str, str], set[str]]  # the files that have each

@@ -1,0 +1,82 @@
+"""What to change in a program, and what peak it would have: predicted from a recording, on edited lives of its blocks.
+
+A technique is a rule (technique.py) in a file of its kind. None subtracts from the old peak: each edits the list of
+blocks, whose new maximum may lie elsewhere.
+"""
+
+from cuptimem.advice.catalogue import TECHNIQUES
+from cuptimem.advice.program import Block, Program
+from cuptimem.advice.technique import Change
+from cuptimem.errors import Error
+from cuptimem.report.advice import Advice, Confidence, Estimate, Proposal, Rejected
+from cuptimem.report.model import Report
+
+LEAST = 0.02  # of the peak: less is no proposal
+_CONFIDENCE: tuple[Confidence, ...] = ("exact", "good", "rough")
+
+__all__ = ["advise", "estimate"]
+
+
+def advise(report: Report, device: str | None = None) -> Advice:
+    """Every technique that lowers the peak of a device (None: the first one) by at least 2 %. Raises Error."""
+    peak = report.device(device).peak if device is not None else report.peak
+    if why := _why_not(report):
+        return Advice(peak.device, peak.bytes, peak.step, reason=why)
+    lives = report.lives(peak.device)
+    program = Program(lives, report.clock.kind)
+    if lives.cut or program.peak != peak.bytes:
+        return Advice(peak.device, peak.bytes, peak.step, reason="its blocks are too many to be kept one by one")
+    proposals: list[Proposal] = []
+    rejected: list[Rejected] = []
+    for one in TECHNIQUES:
+        if one.asked_only:
+            continue
+        change = one.rule(program, program.blocks, "")
+        if isinstance(change, str):
+            rejected.append(Rejected(one.name, change))
+            continue
+        size, _ = program.replay(change.blocks)
+        saved = program.peak - size
+        if saved < LEAST * program.peak:
+            rejected.append(Rejected(one.name, "" if saved > 0 else one.nothing, size))
+        else:
+            row = (change.frame, change.write, change.cost, one.confidence)
+            proposals.append(Proposal(one.name, one.free, size, saved, *row))
+    proposals.sort(key=lambda one: (not one.free, one.bytes))
+    return Advice(peak.device, peak.bytes, peak.step, tuple(proposals), tuple(rejected))
+
+
+def estimate(report: Report, device: str | None = None, **changes: object) -> Estimate:
+    """The peak of a device with all of these changes: estimate(report, checkpoint="blocks.*", sgd=True).
+
+    The names are those of Advice.proposals; a value is a pattern, a number, or True. Raises Error.
+    """
+    peak = report.device(device).peak if device is not None else report.peak
+    known = {one.name: one for one in TECHNIQUES}
+    if why := _why_not(report):
+        raise Error(f"nothing can be predicted: {why}")
+    program = Program(report.lives(peak.device), report.clock.kind)
+    blocks: list[Block] = program.blocks
+    notes: list[str] = []
+    worst: Confidence = "exact"
+    asked = tuple((name, "" if value is True else str(value)) for name, value in changes.items())
+    for name, value in asked:
+        if name not in known:
+            raise Error(f"no change {name!r}: there are {', '.join(sorted(known))}")
+        change = known[name].rule(program, blocks, value)
+        if not isinstance(change, Change):
+            raise Error(f"{name} does not apply: {change}")
+        blocks = change.blocks
+        notes += [change.note] if change.note else []
+        worst = max(worst, known[name].confidence, key=_CONFIDENCE.index)
+    return Estimate(peak.device, peak.bytes, program.replay(blocks)[0], asked, worst, tuple(notes))
+
+
+def _why_not(report: Report) -> str:
+    if report.compacted is not None:
+        return "past its bound the recording has no single blocks"
+    if report.lost.events:
+        return "events were lost"
+    if report.step is not None:
+        return "the report is of one step"
+    return ""

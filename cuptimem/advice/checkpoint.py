@@ -1,0 +1,153 @@
+"""checkpoint: modules that repeat give up what they save in forward, and make it again in backward."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from cuptimem.advice.program import GAP, Block, Program, inside, total
+from cuptimem.advice.technique import Change, Technique
+from cuptimem.report.stacks import Frame, user_frame
+
+_FORWARD_LIFE = 3  # births: how long a block is read in forward
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of a module in forward: its blocks by birth, and the first birth behind it."""
+
+    blocks: list[Block]
+    end: int
+
+
+def _calls(program: Program, blocks: Sequence[Block], module: str) -> Iterator[_Call]:
+    """Births of a module's in a row: of one step, with no backward pass between."""
+    mine = [block for block in blocks if block.phase == "forward" and inside(block.module, module)]
+    now: list[Block] = []
+    for block in mine:
+        if now and (block.step != now[-1].step or program.backward_between(now[-1].birth, block.birth)):
+            yield _Call(now, program.later_birth(now[-1].birth, 1))
+            now = []
+        now.append(block)
+    if now:
+        yield _Call(now, program.later_birth(now[-1].birth, 1))
+
+
+def _again(program: Program, call: _Call, backward: Sequence[Block], gone: set[int]) -> list[Block]:
+    """What the call becomes; what it replaces is added to gone."""
+    lasting = [block for block in call.blocks if block.end > call.end]
+    saved = [block for block in lasting if block.category == "activation"]
+    if not saved:
+        return []
+    # What came behind the call reads its output, so of all that lives on, that ends first in backward.
+    output = min(lasting, key=lambda one: one.end)
+    rest = [block for block in saved if block is not output]
+    if not rest:
+        return []
+    # Backward of the call begins with the first node of it: then its forward runs again.
+    begin = call.blocks[0].birth
+    first = min([block.end for block in rest] + [block.birth for block in backward if block.birth > call.end])
+    at, span = first - GAP, call.end - begin + 1
+    births = [block.birth for block in call.blocks]
+    made = []
+    for i, block in enumerate(call.blocks):
+        again = at + 1 + (block.birth - begin) * (GAP - 2) // span
+        if block.end <= call.end:
+            made.append(replace(block, birth=again, end=at + 1 + (block.end - begin) * (GAP - 2) // span))
+        elif block is not output and block.category == "activation":
+            gone.add(id(block))
+            later = births[i + _FORWARD_LIFE] if i + _FORWARD_LIFE < len(births) else call.end
+            made += [replace(block, end=min(call.end, later)), replace(block, birth=again)]
+    return made
+
+
+def edited(program: Program, blocks: list[Block], modules: Sequence[str]) -> list[Block]:
+    """The blocks with calls of these modules checkpointed, none of which is inside another one."""
+    gone: set[int] = set()
+    made: list[Block] = []
+    by_birth = sorted(blocks, key=lambda one: one.birth)
+    for module in modules:
+        backward = [block for block in by_birth if block.phase == "backward" and inside(block.module, module)]
+        for call in _calls(program, by_birth, module):
+            mine = [block for block in backward if block.step == call.blocks[0].step]
+            made += _again(program, call, mine, gone)
+    return [block for block in blocks if id(block) not in gone] + made
+
+
+def levels(blocks: Sequence[Block]) -> dict[str, list[str]]:
+    """Modules that repeat, by their name with * for the numbers: "blocks.*"."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for module in {block.module for block in blocks if block.category == "activation" and block.module}:
+        for number in _NUMBER.finditer(module):
+            name = module[: number.end()]
+            found[_NUMBER.sub("*", name)].add(name)
+    return {pattern: sorted(names, key=_natural) for pattern, names in found.items() if len(names) > 1}
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in name.split(".")]
+
+
+def matching(blocks: Sequence[Block], pattern: str) -> list[str]:
+    """Modules whose names fit a pattern, the outermost ones only."""
+    names = {block.module for block in blocks if block.phase == "forward" and block.module}
+    every = {".".join(name.split(".")[: i + 1]) for name in names for i in range(name.count(".") + 1)}
+    depth = pattern.count(".")
+    return sorted((name for name in every if fnmatchcase(name, pattern) and name.count(".") == depth), key=_natural)
+
+
+def _call_line(blocks: Sequence[Block], module: str, others: Sequence[str]) -> Frame | None:
+    """The line that calls the module: it stands next to the outermost call that all of its stacks have, and no stack
+    of another one."""
+
+    def stacks(name: str) -> list[tuple[Frame, ...]]:
+        return [one.of.stack for one in blocks if one.phase == "forward" and inside(one.module, name)]
+
+    def addresses(stack: tuple[Frame, ...]) -> set[int]:
+        return {frame.module_address for frame in stack if frame.module_address}
+
+    mine = stacks(module)
+    common = set.intersection(*map(addresses, mine)) if mine else set()
+    for other in others:
+        for stack in stacks(other):
+            common -= addresses(stack)
+    for stack in mine[:1]:
+        outer = max((i for i, frame in enumerate(stack) if frame.module_address in common), default=None)
+        if outer is not None:
+            return next((frame for frame in stack[outer + 1 :] if not frame.is_plumbing), None)
+    return user_frame(mine[0]) if mine else None
+
+
+def _forward_again(program: Program, blocks: Sequence[Block], modules: Sequence[str]) -> int:
+    """Percent of the bytes that forward writes in the last training step."""
+    step = max(program.trained, default=None)
+    forward = [one for one in blocks if one.phase == "forward" and one.step == step and program.is_before_backward(one)]
+    mine = [one for one in forward if any(inside(one.module, name) for name in modules)]
+    return round(100 * total(mine) / max(1, total(forward)))
+
+
+def checkpoint(program: Program, blocks: list[Block], value: str) -> Change | str:
+    if value and not (modules := matching(blocks, value)):
+        return f"no module with activations is called {value}"
+    pattern = value
+    if not value:
+        best = program.replay(blocks)[0]
+        modules = []
+        for name, level in levels(blocks).items():
+            if (peak := program.replay(edited(program, blocks, level))[0]) < best:
+                best, pattern, modules = peak, name, level
+        if not modules:
+            return "no modules repeat whose activations make the peak"
+    frame = _call_line(blocks, modules[0], modules[1:3])
+    write = f"torch.utils.checkpoint.checkpoint(..., use_reentrant=False) around the call of {pattern}"
+    if frame is not None and frame.is_library:
+        line = next((one.of.stack for one in blocks if one.phase == "forward" and inside(one.module, modules[0])), ())
+        hint = "model.gradient_checkpointing_enable()" if "/transformers/" in frame.file else write
+        write, frame = f"{hint}, called at {frame.place}" if hint == write else hint, user_frame(line)
+    cost = f"{_forward_again(program, blocks, modules)} % of forward again, by bytes"
+    return Change(edited(program, blocks, modules), frame, write, cost)
+
+
+CHECKPOINT = Technique("checkpoint", False, "good", checkpoint)

@@ -1,0 +1,95 @@
+"""zero_grad_late, set_to_none: gradients that live where nothing needs them."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+from cuptimem.advice.program import Block, Program, of_category, total
+from cuptimem.advice.technique import Change, Technique
+
+_ENOUGH = 0.9  # of the gradients' bytes must be found again in a later step
+_CLOCKS = ("optimizer", "step", "data", "module")  # whose steps end behind the optimizer's
+
+
+def _why_not(program: Program, blocks: list[Block]) -> str:
+    if program.clock not in _CLOCKS:
+        return "steps are not counted by an optimizer"
+    if len(program.optimizer_frames) > 1:
+        return "several optimizers: whose gradients they are is unknown"
+    if not program.optimizer_frames:
+        return "no optimizer was seen"
+    return ""
+
+
+def _outlives(block: Block, steps: int) -> bool:
+    return block.step >= 0 and block.end_step is not None and block.end_step - block.step == steps
+
+
+def zero_grad_late(program: Program, blocks: list[Block], value: str) -> Change | str:
+    """Gradients that the next step frees end with the step that made them."""
+    if why := _why_not(program, blocks):
+        return why
+    edited, found = [], False
+    for block in blocks:
+        end = program.step_end(block.step)
+        if block.category == "gradient" and end is not None and block.end > end and _outlives(block, 1):
+            edited.append(block.ending(end))
+            found = True
+        else:
+            edited.append(block)
+    if not found:
+        return "gradients are gone by the next step"
+    write = "optimizer.zero_grad() right behind this line, not before the next backward pass"
+    return Change(edited, program.optimizer_frames[0], write)
+
+
+def _lasting(program: Program, blocks: list[Block]) -> list[Block]:
+    """Gradients that stay for several steps: they are zeroed, not freed."""
+    last = max((one.step for one in program.steps), default=-1)
+    return [
+        block
+        for block in of_category(blocks, "gradient")
+        if block.step >= 0 and (last if block.end_step is None else block.end_step) - block.step > 1
+    ]
+
+
+def set_to_none(program: Program, blocks: list[Block], value: str) -> Change | str:
+    """Gradients end with each step; in later ones the value that was added to each lives on in its place."""
+    if why := _why_not(program, blocks):
+        return why
+    lasting = _lasting(program, blocks)
+    if not lasting:
+        return "gradients are set to None already"
+    made: dict[int, Block] = {}
+    first = {id(block) for block in lasting}
+    for one in program.steps:
+        earlier = [block for block in lasting if block.step < one.step]
+        if one.step not in program.trained or not earlier:
+            continue
+        values = defaultdict(list)
+        for block in blocks:
+            if block.step == one.step and block.phase == "backward" and block.category == "temporary":
+                values[block.of.stack, block.of.operator, block.bytes].append(block)
+        found = 0
+        for gradient in earlier:
+            same = values.get((gradient.of.stack, gradient.of.operator, gradient.bytes))
+            if same:
+                block = same.pop(0)
+                made[id(block)] = replace(block, end=max(block.end, one.end))
+                found += block.bytes
+        if found < _ENOUGH * total(earlier):
+            return "gradients are not found again in later steps: what sets them is unknown"
+    edited = []
+    for block in blocks:
+        end = program.step_end(block.step)
+        if id(block) in first:
+            edited.append(block.ending(end if end is not None else program.steps[0].begin))
+        else:
+            edited.append(made.get(id(block), block))
+    write = "optimizer.zero_grad(set_to_none=True) right behind this line"
+    return Change(edited, program.optimizer_frames[0], write)
+
+
+ZERO_GRAD_LATE = Technique(
+    "zero_grad_late", True, "exact", zero_grad_late, "no gradient of the last step is alive at the peak"
+)
+SET_TO_NONE = Technique("set_to_none", True, "exact", set_to_none, "the peak has all gradients anyway")

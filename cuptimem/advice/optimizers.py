@@ -1,0 +1,101 @@
+"""sgd, adam8bit, fused, no_foreach, step_in_backward: what an optimizer keeps and what its step needs for a moment."""
+
+from dataclasses import replace
+
+from cuptimem.advice.program import GAP, Block, Program, of_category, total
+from cuptimem.advice.technique import Change, Technique
+
+_ADAM = 1.5  # times the parameters' bytes: two values of each
+_EIGHT_BIT_BLOCK = 256  # values that share a scale
+_SMALL = 4096  # values: smaller states stay as they are in 8-bit optimizers
+_COPIES = 2  # of the largest parameter, in a loop over them
+
+_NO_STATE = "the optimizer keeps no state"
+_NO_TEMPORARY = "the optimizer's step makes nothing of size"
+
+
+def _temporaries(program: Program, blocks: list[Block]) -> list[Block]:
+    return [block for block in blocks if block.phase == "optimizer" and block.category == "temporary"]
+
+
+def _without(blocks: list[Block], gone: list[Block]) -> list[Block]:
+    ids = {id(block) for block in gone}
+    return [block for block in blocks if id(block) not in ids]
+
+
+def sgd(program: Program, blocks: list[Block], value: str) -> Change | str:
+    state = list(of_category(blocks, "optimizer state"))
+    if not state:
+        return _NO_STATE
+    edited = _without(blocks, state + _temporaries(program, blocks))
+    frame = program.optimizer_frames[0] if program.optimizer_frames else None
+    return Change(edited, frame, "torch.optim.SGD without momentum", "another optimizer: it learns differently")
+
+
+def adam8bit(program: Program, blocks: list[Block], value: str) -> Change | str:
+    state = [block for block in of_category(blocks, "optimizer state") if block.requested > 4 * _SMALL]
+    alive = [block for block in state if block.alive(program.at)]
+    parameters = [block for block in of_category(blocks, "parameter") if block.alive(program.at)]
+    if not state:
+        return _NO_STATE
+    if not value and total(alive) < _ADAM * total(parameters):
+        return "the optimizer keeps fewer than two values of each parameter"
+    ids = {id(block) for block in state}
+    edited = [
+        replace(
+            block, bytes=program.rounded(block.requested // 4) + program.rounded(block.requested // _EIGHT_BIT_BLOCK)
+        )
+        if id(block) in ids
+        else block
+        for block in _without(blocks, _temporaries(program, blocks))
+    ]
+    frame = program.optimizer_frames[0] if program.optimizer_frames else None
+    return Change(edited, frame, "an 8-bit AdamW, such as bitsandbytes.optim.AdamW8bit", "states of 8 bits: numerics")
+
+
+def fused(program: Program, blocks: list[Block], value: str) -> Change | str:
+    temporaries = _temporaries(program, blocks)
+    if not temporaries:
+        return _NO_TEMPORARY
+    frame = program.optimizer_frames[0] if program.optimizer_frames else None
+    return Change(_without(blocks, temporaries), frame, "fused=True for the optimizer of this line")
+
+
+def no_foreach(program: Program, blocks: list[Block], value: str) -> Change | str:
+    if program.device == "cpu":
+        return "on the CPU optimizers loop over the parameters anyway"
+    temporaries = _temporaries(program, blocks)
+    if not temporaries:
+        return _NO_TEMPORARY
+    largest = max((block.bytes for block in of_category(blocks, "parameter")), default=0)
+    edited = _without(blocks, temporaries)
+    for step in {block.step for block in temporaries}:
+        last = max((block for block in temporaries if block.step == step), key=lambda one: one.birth)
+        edited.append(replace(last, end=last.birth + GAP // 2, bytes=_COPIES * largest))
+    frame = program.optimizer_frames[0] if program.optimizer_frames else None
+    return Change(edited, frame, "foreach=False for the optimizer of this line", "a launch for each parameter")
+
+
+def step_in_backward(program: Program, blocks: list[Block], value: str) -> Change | str:
+    """A gradient ends at the next birth: the optimizer used it by then."""
+    if not program.optimizer_frames:
+        return "no optimizer was seen"
+    if len(program.optimizer_frames) > 1:
+        return "several optimizers"
+    gradients = [block for block in of_category(blocks, "gradient") if block.phase == "backward" and block.step >= 0]
+    if not gradients:
+        return "no gradient was made in a step"
+    ids = {id(block) for block in gradients}
+    edited = [
+        block.ending(program.later_birth(block.birth, 1)) if id(block) in ids else block
+        for block in _without(blocks, _temporaries(program, blocks))
+    ]
+    write = "step in Tensor.register_post_accumulate_grad_hook of each parameter"
+    return Change(edited, program.optimizer_frames[0], write, "no gradient clipping, scaling or accumulation")
+
+
+SGD = Technique("sgd", False, "exact", sgd)
+ADAM8BIT = Technique("adam8bit", False, "exact", adam8bit)
+FUSED = Technique("fused", True, "exact", fused, "the peak is not in the optimizer's step")
+NO_FOREACH = Technique("no_foreach", True, "good", no_foreach, "the peak is not in the optimizer's step")
+STEP_IN_BACKWARD = Technique("step_in_backward", False, "good", step_in_backward)

@@ -1,0 +1,173 @@
+"""The blocks of a recording as changes of the program edit them, and the peak of what an edit leaves."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from cuptimem.errors import core
+from cuptimem.report.contents import Contributor
+from cuptimem.report.lives import Lives
+from cuptimem.report.stacks import Frame, user_frame
+
+GAP = 1 << 12  # between two changes of a device: csrc/analysis/lives.h
+FOREVER = 1 << 62
+ROUNDING = 512  # of PyTorch's caching allocator
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """A block, or what a change makes of it. Blocks are compared by identity: an edit replaces what it changes."""
+
+    birth: int
+    end: int  # FOREVER: alive at the end of the recording
+    bytes: int
+    requested: int
+    step: int
+    end_step: int | None  # None: alive at the end
+    of: Contributor
+
+    @property
+    def phase(self) -> str:
+        return self.of.phase
+
+    @property
+    def category(self) -> str:
+        return self.of.category
+
+    @property
+    def module(self) -> str | None:
+        return self.of.qualified
+
+    @property
+    def saved_by(self) -> str | None:
+        return self.of.saved_by
+
+    @property
+    def node(self) -> str | None:
+        """The autograd node that made it."""
+        return self.of.operator if self.of.phase == "backward" else None
+
+    def ending(self, position: int) -> "Block":
+        """It ends there, if it did not before."""
+        return replace(self, end=min(self.end, position)) if position < self.end else self
+
+    def alive(self, position: int) -> bool:
+        return self.birth <= position < self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A step of which every block is known. loop "": the time before the first step, or behind the last one."""
+
+    step: int
+    loop: str
+    begin: int
+    end: int
+    peak: int
+
+
+class Program:
+    """What was recorded of one device; edits are lists of blocks that share most of them with it."""
+
+    def __init__(self, lives: Lives, clock: str | None) -> None:
+        self.device, self.clock = lives.device, clock
+        rows, contributors = lives.blocks, lives.contributors
+        columns = (rows.birth, rows.end, rows.bytes, rows.requested, rows.step, rows.end_step, rows.contributor)
+        self.blocks = [
+            Block(birth, FOREVER if end < 0 else end, size, asked, step, None if end < 0 else last, contributors[of])
+            for birth, end, size, asked, step, last, of in zip(*columns, strict=True)
+        ]
+        marks = lives.steps
+        bounds = (marks.step, marks.loop, marks.begin, marks.end, marks.peak)
+        self.stretches = [
+            Stretch(step, "" if loop < 0 else lives.loops[loop], begin, end, peak)
+            for step, loop, begin, end, peak in zip(*bounds, strict=True)
+        ]
+        self._end_of = {one.step: one.end for one in self.stretches}
+        self._base = core().edit_base(rows.birth, rows.end, rows.bytes)
+        self._index = {id(block): i for i, block in enumerate(self.blocks)}
+        self.peak, self.at = self.replay(self.blocks)
+
+    def replay(self, blocks: Iterable[Block]) -> tuple[int, int]:
+        """The highest sum of these blocks, and the position at which it is first reached."""
+        added = array("q")
+        kept: set[int] = set()
+        for block in blocks:
+            index = self._index.get(id(block))
+            if index is None:
+                added.extend((block.birth, -1 if block.end == FOREVER else block.end, block.bytes))
+            else:
+                kept.add(index)
+        removed = array("q", (i for i in range(len(self.blocks)) if i not in kept))
+        size, position = core().edit_peak(self._base, removed, added)
+        return size, position
+
+    def step_end(self, step: int) -> int | None:
+        """Where a step ends; None: it is not known."""
+        return self._end_of.get(step)
+
+    @cached_property
+    def trained(self) -> frozenset[int]:
+        """Steps in which a backward pass made blocks."""
+        return frozenset(block.step for block in self.blocks if block.phase == "backward")
+
+    @cached_property
+    def steps(self) -> list[Stretch]:
+        return [one for one in self.stretches if one.loop]
+
+    @cached_property
+    def births(self) -> list[int]:
+        return [block.birth for block in self.blocks]
+
+    def later_birth(self, position: int, count: int) -> int:
+        """The position of the count-th birth behind one."""
+        at = bisect_right(self.births, position) + count - 1
+        return self.births[at] if at < len(self.births) else FOREVER
+
+    @cached_property
+    def backward_births(self) -> list[int]:
+        return [block.birth for block in self.blocks if block.phase == "backward"]
+
+    def backward_between(self, first: int, last: int) -> bool:
+        return bisect_left(self.backward_births, first) != bisect_left(self.backward_births, last)
+
+    def is_before_backward(self, block: Block) -> bool:
+        """Whether a backward pass of its step came behind it."""
+        end = self.step_end(block.step)
+        return end is not None and self.backward_between(block.birth, end)
+
+    @cached_property
+    def optimizer_blocks(self) -> list[Block]:
+        return [block for block in self.blocks if block.phase == "optimizer" and block.step >= 0]
+
+    @cached_property
+    def optimizer_frames(self) -> list[Frame]:
+        """The user's lines in which an optimizer's step ran, the one with the most bytes first."""
+        sums: dict[Frame, int] = {}
+        for block in self.optimizer_blocks:
+            if (frame := user_frame(block.of.origin or block.of.stack)) is not None:
+                place = next((one for one in sums if one.same_line(frame)), frame)
+                sums[place] = sums.get(place, 0) + block.bytes
+        return sorted(sums, key=lambda one: -sums[one])
+
+    def with_bytes(self, block: Block, requested: int) -> Block:
+        """The block for a request of another size."""
+        requested = max(requested, 1)
+        return replace(block, requested=requested, bytes=self.rounded(requested))
+
+    def rounded(self, requested: int) -> int:
+        return requested if self.device == "cpu" else -(-requested // ROUNDING) * ROUNDING
+
+
+def of_category(blocks: Sequence[Block], *categories: str) -> Iterator[Block]:
+    return (block for block in blocks if block.category in categories)
+
+
+def total(blocks: Iterable[Block]) -> int:
+    return sum(block.bytes for block in blocks)
+
+
+def inside(module: str | None, name: str) -> bool:
+    return module is not None and (module == name or module.startswith(f"{name}."))

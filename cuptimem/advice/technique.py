@@ -1,0 +1,36 @@
+"""What a technique is: a rule that edits the blocks of a program as the program would be with it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cuptimem.advice.program import Block, Program
+from cuptimem.report.advice import Confidence
+from cuptimem.report.stacks import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The blocks with it, where to write it, what to write, what it costs."""
+
+    blocks: list[Block]
+    frame: Frame | None
+    write: str
+    cost: str = "none"
+    note: str = ""  # what an estimate says beside it
+
+
+# Of a program, its blocks (which another change may have edited) and a value that the user gave ("" for none); a text
+# says why the technique does not apply.
+Rule = Callable[[Program, list[Block], str], Change | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Technique:
+    """nothing: why it saves nothing where it applies."""
+
+    name: str
+    free: bool
+    confidence: Confidence
+    rule: Rule
+    nothing: str = "the peak is not where it acts"
+    asked_only: bool = False  # only for what-if: nothing is proposed without a value

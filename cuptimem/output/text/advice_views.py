@@ -1,0 +1,65 @@
+"""Advice as text: what to change, where, and what it saves; then what saves nothing, in a line for each reason."""
+
+from collections.abc import Sequence
+
+from cuptimem.output.text.blocks import Block, Column, Table, Text
+from cuptimem.output.text.words import share, size
+from cuptimem.report.advice import Advice, Estimate, Proposal
+
+_COLUMNS = (
+    Column("saves", right=True),
+    Column("share", right=True),
+    Column("change"),
+    Column("where", flexible=True, keep_end=True, least=12),
+    Column("write", flexible=True, least=40),
+    Column("cost", flexible=True, least=16),
+)
+
+
+def advice(one: Advice) -> list[Block]:
+    step = "" if one.step is None else f" in step {one.step}"
+    blocks: list[Block] = [Text(f"peak {size(one.peak)} on {one.device}{step}", "title")]
+    if one.reason:
+        return [*blocks, Text(f"Nothing is predicted: {one.reason}.")]
+    for free, title in ((True, "free: neither time nor accuracy"), (False, "trades: each with its cost")):
+        rows = [row for row in one.proposals if row.free is free]
+        if rows:
+            blocks += [
+                Text(),
+                Text(title, "strong"),
+                Table(_COLUMNS, tuple(_row(row, one.peak) for row in rows), first=4),
+            ]
+    if not one.proposals:
+        blocks += [Text(), Text("No change that is known here would save 2 % of it.")]
+    if one.rejected:
+        blocks += [Text(), *_silent(one)]
+    return [*blocks, Text(), Text("Savings are predicted from the recording, each alone; they do not add up.", "dim")]
+
+
+def _row(one: Proposal, peak: int) -> tuple[str, ...]:
+    where = "" if one.frame is None else one.frame.shown
+    about = "about " if one.confidence == "rough" else ""
+    return f"{about}{size(one.saved)}", share(one.saved, peak), one.technique, where, one.write, one.cost
+
+
+def _silent(one: Advice) -> Sequence[Text]:
+    """Names with a reason in common share a line."""
+    reasons: dict[str, list[str]] = {}
+    raised = []
+    for row in one.rejected:
+        if row.bytes is not None and row.bytes > one.peak:
+            raised.append(f"{row.technique} by {size(row.bytes - one.peak)}")
+        else:
+            reasons.setdefault(row.reason or "less than 2 %", []).append(row.technique)
+    lines = [Text(f"would raise this peak: {', '.join(raised)}", hang=2)] if raised else []
+    said = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
+    return [*lines, Text(f"saves nothing here: {said}", "dim", hang=2)] if said else lines
+
+
+def estimate(one: Estimate) -> list[Block]:
+    changes = ", ".join(name if not value else f"{name}={value}" for name, value in one.changes)
+    less = one.bytes <= one.peak
+    change = f"{share(abs(one.peak - one.bytes), one.peak)} {'less' if less else 'more'}"
+    about = "about " if one.confidence == "rough" else ""
+    text = f"{one.device}: {about}{size(one.bytes)} with {changes} (recorded: {size(one.peak)}, {change})"
+    return [Text(text, "title"), *(Text(note) for note in one.notes)]

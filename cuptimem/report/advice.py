@@ -1,0 +1,78 @@
+"""Changes of a program that would lower its peak, as data."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cuptimem.report.brief import Brief
+from cuptimem.report.stacks import Frame
+
+Confidence = Literal["exact", "good", "rough"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Proposal(Brief):
+    """One change. bytes: the predicted peak with it. frame: where to write it, None: no line is known.
+
+    free: it costs neither time nor accuracy. confidence: "exact" (edited without a guess), "good" or "rough".
+    """
+
+    technique: str
+    free: bool
+    bytes: int
+    saved: int
+    frame: Frame | None
+    write: str
+    cost: str
+    confidence: Confidence
+
+    def _summary(self) -> str:
+        return f"{self.technique}: {self.saved} bytes"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Rejected(Brief):
+    """A change that was considered and is not proposed. bytes: the predicted peak, None: it does not apply."""
+
+    technique: str
+    reason: str
+    bytes: int | None = None
+
+    def _summary(self) -> str:
+        return f"{self.technique}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Advice(Brief):
+    """Of one device. proposals: free ones first, then trades, the largest saving first.
+
+    reason: why nothing could be predicted; "" if it was.
+    """
+
+    device: str
+    peak: int
+    step: int | None
+    proposals: tuple[Proposal, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+    reason: str = ""
+
+    def _summary(self) -> str:
+        return f"{self.device}: {len(self.proposals)} proposals"
+
+    def proposal(self, technique: str) -> Proposal | None:
+        """The one of this technique; None: it is not proposed."""
+        return next((one for one in self.proposals if one.technique == technique), None)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Estimate(Brief):
+    """The predicted peak of a device with several changes made together. notes: what a change did not find."""
+
+    device: str
+    peak: int
+    bytes: int
+    changes: tuple[tuple[str, str], ...]
+    confidence: Confidence
+    notes: tuple[str, ...] = ()
+
+    def _summary(self) -> str:
+        return f"{self.device}: {self.bytes} bytes instead of {self.peak}"

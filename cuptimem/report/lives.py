@@ -1,0 +1,70 @@
+"""Single blocks around the peaks: births, ends, sizes. A changed program's peak is reckoned of them (cuptimem.advice).
+
+Report.lives() asks the core for them. Columns are array("q"). Positions count the device's allocations and frees.
+"""
+
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuptimem.report.brief import Brief
+
+if TYPE_CHECKING:
+    from cuptimem.report.model import Contributor
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LifeBlocks(Brief):
+    """Blocks by the position of their birth.
+
+    birth: 0 where it was there before the recording. end: -1 where it was alive at its end. requested: its bytes
+    without the allocator's rounding. contributor: index in Lives.contributors. step, end_step: as in LifeSteps.
+    """
+
+    birth: "array[int]"
+    end: "array[int]"
+    bytes: "array[int]"
+    requested: "array[int]"
+    contributor: "array[int]"
+    step: "array[int]"
+    end_step: "array[int]"
+
+    def _summary(self) -> str:
+        return f"{len(self)}"
+
+    def __len__(self) -> int:
+        return len(self.birth)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LifeSteps(Brief):
+    """Stretches of time of which every block is there: the step with the highest peak of each loop, its neighbours, and
+    the times around the steps.
+
+    step: -1 is before the first, the number behind the last one is the tail. loop: index in Lives.loops, -1: none.
+    begin, end: positions; a block of this stretch was born behind begin. peak: the most live bytes in it.
+    """
+
+    step: "array[int]"
+    loop: "array[int]"
+    begin: "array[int]"
+    end: "array[int]"
+    peak: "array[int]"
+
+    def _summary(self) -> str:
+        return f"{len(self.step)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Lives(Brief):
+    """One device. cut: there were too many blocks, and the list ends early."""
+
+    device: str
+    cut: bool
+    blocks: LifeBlocks
+    contributors: "tuple[Contributor, ...]"
+    steps: LifeSteps
+    loops: tuple[str, ...] = ()
+
+    def _summary(self) -> str:
+        return f"{self.device}: {len(self.blocks)} blocks"
