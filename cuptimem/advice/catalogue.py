@@ -1,19 +1,30 @@
 """All techniques, in the order of their documentation."""
 
+from cuptimem.advice.attention import FUSED_ATTENTION
+from cuptimem.advice.batches import ACCUMULATE, BATCH
 from cuptimem.advice.checkpoint import CHECKPOINT
 from cuptimem.advice.gradients import SET_TO_NONE, ZERO_GRAD_LATE
+from cuptimem.advice.in_place import IN_PLACE
+from cuptimem.advice.loss import CHUNKED_LOSS
 from cuptimem.advice.optimizers import ADAM8BIT, FUSED, NO_FOREACH, SGD, STEP_IN_BACKWARD
 from cuptimem.advice.release import RELEASE
+from cuptimem.advice.saved import OFFLOAD
 from cuptimem.advice.technique import Technique
 
 TECHNIQUES: tuple[Technique, ...] = (
     ZERO_GRAD_LATE,
     SET_TO_NONE,
     RELEASE,
+    IN_PLACE,
+    FUSED_ATTENTION,
     FUSED,
     NO_FOREACH,
     CHECKPOINT,
     SGD,
     ADAM8BIT,
     STEP_IN_BACKWARD,
+    ACCUMULATE,
+    BATCH,
+    CHUNKED_LOSS,
+    OFFLOAD,
 )

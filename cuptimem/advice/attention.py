@@ -1,0 +1,43 @@
+"""fused_attention: softmax(q k) v written by hand keeps the whole matrix of scores, several times."""
+
+import re
+from collections import defaultdict
+
+from cuptimem.advice.program import Block, Program
+from cuptimem.advice.technique import Change, Technique
+from cuptimem.report.stacks import user_frame
+
+_PRODUCT = re.compile(r"@|matmul|bmm|einsum")
+
+
+def _is_attention(made: list[Block]) -> bool:
+    """Of the blocks of one module that are as large as what softmax saved: a product made the scores, and in backward
+    a batched product and softmax each made a gradient of them."""
+    nodes = {block.node for block in made if block.node is not None}
+    forward = (block.of.stack[0] for block in made if block.phase == "forward" and block.of.stack)
+    product = any(_PRODUCT.search(frame.expression) for frame in forward)
+    return product and "BmmBackward0" in nodes and "SoftmaxBackward0" in nodes
+
+
+def fused_attention(program: Program, blocks: list[Block], value: str) -> Change | str:
+    saved = [block for block in blocks if block.saved_by == "SoftmaxBackward0"]
+    if not saved:
+        return "no softmax is saved for backward"
+    sizes = {(block.module, block.requested) for block in saved}
+    made: dict[tuple[str | None, int], list[Block]] = defaultdict(list)
+    for block in blocks:
+        if (block.module, block.requested) in sizes and block.category in ("activation", "temporary"):
+            made[block.module, block.requested].append(block)
+    gone = {id(block) for some in made.values() if _is_attention(some) for block in some}
+    if not gone:
+        return "what softmax saved is not seen to be attention"
+    largest = max((block for block in saved if id(block) in gone), key=lambda one: one.bytes)
+    write = "F.scaled_dot_product_attention(q, k, v), each (batch, heads, length, width), for softmax(q @ k) @ v"
+    frame = user_frame(largest.of.stack)
+    if any("/transformers/" in one.file for one in largest.of.stack[:4]):
+        write = 'attn_implementation="sdpa" where the model is made'
+    cost = "rounding; not where the weights themselves are read"
+    return Change([block for block in blocks if id(block) not in gone], frame, write, cost)
+
+
+FUSED_ATTENTION = Technique("fused_attention", True, "rough", fused_attention)

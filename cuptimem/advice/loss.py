@@ -1,0 +1,35 @@
+"""chunked_loss: logits of a large vocabulary, their log-softmax and their gradient, in parts of the rows."""
+
+from dataclasses import replace
+
+from cuptimem.advice.program import GAP, Block, Program
+from cuptimem.advice.technique import Change, Technique
+from cuptimem.report.stacks import user_frame
+
+_NODE = "LogSoftmaxBackward0"
+_PARTS = 8
+_LARGE = 1 << 20  # smaller ones are not worth a loop
+
+
+def chunked_loss(program: Program, blocks: list[Block], value: str) -> Change | str:
+    """All blocks of the logits' size shrink; the head's gradient is there twice while a part's is added."""
+    parts = int(value) if value.isdigit() and int(value) > 0 else _PARTS
+    saved = [block for block in blocks if block.saved_by == _NODE and block.requested > _LARGE]
+    if not saved:
+        return "no large logits are saved for backward"
+    sizes = {block.requested for block in saved}
+    heads = {block.module for block in blocks if block.requested in sizes and block.module}
+    edited: list[Block] = []
+    for block in blocks:
+        if block.requested in sizes and block.category in ("activation", "temporary"):
+            edited.append(program.with_bytes(block, block.requested // parts))
+        else:
+            edited.append(block)
+            if block.category == "gradient" and block.module in heads and block.bytes > _LARGE:
+                edited.append(replace(block, end=min(block.end, block.birth + 3 * GAP + GAP // 2)))
+    frame = user_frame(max(saved, key=lambda one: one.bytes).of.stack)
+    write = f"head and cross_entropy for {parts} parts of the rows, each in torch.utils.checkpoint.checkpoint"
+    return Change(edited, frame, write, "the head's forward again")
+
+
+CHUNKED_LOSS = Technique("chunked_loss", False, "rough", chunked_loss)

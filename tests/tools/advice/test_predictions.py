@@ -1,0 +1,97 @@
+"""Predicted peaks beside those of the program with the change made by hand, recorded on the CPU."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cuptimem import advice
+from cuptimem.report.model import Report
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+Record = Callable[..., Report]
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    made: dict[object, Report] = {}
+
+    def go(kind: str, batch: int, change: str = "", **more: bool) -> Report:
+        key = kind, batch, change, tuple(more.items())
+        if key not in made:
+            from tests.tools.advice import trainings
+
+            made[key] = trainings.record(tmp_path_factory.mktemp("advice"), kind, batch, change, **more)
+        return made[key]
+
+    return go
+
+
+# Kind, batch, technique, its value, error of the predicted peak.
+CASES = [
+    ("words", 8, "zero_grad_late", True, 0),
+    ("words", 1, "zero_grad_late", True, 0),
+    ("pictures", 4, "zero_grad_late", True, 0),
+    ("words", 8, "checkpoint", True, 0.05),
+    ("words", 1, "checkpoint", True, 0.05),
+    ("pictures", 4, "checkpoint", True, 0.05),
+    ("words", 8, "sgd", True, 0),
+    ("words", 1, "sgd", True, 0),
+    ("pictures", 4, "sgd", True, 0),
+    ("words", 8, "fused", True, 0.001),
+    ("words", 1, "fused", True, 0.001),
+    ("words", 8, "step_in_backward", True, 0.05),
+    ("pictures", 4, "step_in_backward", True, 0.05),
+    ("pictures", 4, "in_place", True, 0),
+    ("words", 8, "accumulate", True, 0.05),
+    ("pictures", 4, "accumulate", True, 0.05),
+    ("attending", 2, "accumulate", True, 0.05),
+    ("attending", 2, "fused_attention", True, 0.05),
+    ("attending", 6, "fused_attention", True, 0.1),  # the kernel has buffers of its own
+]
+
+
+@pytest.mark.parametrize(("kind", "batch", "technique", "value", "error"), CASES)
+def test_as_the_change_by_hand(
+    record: Record, kind: str, batch: int, technique: str, value: object, error: float
+) -> None:
+    before, after = record(kind, batch), record(kind, batch, technique)
+    predicted = advice.estimate(before, None, **{technique: value}).bytes
+    assert abs(predicted - after.peak.bytes) <= error * after.peak.bytes
+    proposal = before.advice.proposal(technique)
+    assert (proposal is not None) == (before.peak.bytes - predicted >= advice.LEAST * before.peak.bytes)
+
+
+@pytest.mark.parametrize(("kind", "few", "many"), [("words", 8, 32), ("pictures", 4, 8), ("attending", 2, 6)])
+def test_a_larger_batch(record: Record, kind: str, few: int, many: int) -> None:
+    before, after = record(kind, few), record(kind, many)
+    predicted = advice.estimate(before, batch=f"{many}:{few}").bytes
+    assert abs(predicted - after.peak.bytes) <= 0.03 * after.peak.bytes
+
+
+def test_gradients_that_are_zeroed_in_place(record: Record) -> None:
+    before, after = record("words", 1, zeroed=True), record("words", 1, "set_to_none")
+    found = before.advice.proposal("set_to_none")
+    assert found is not None
+    assert found.bytes == after.peak.bytes
+    assert before.advice.proposal("zero_grad_late") is None
+
+
+def test_no_change_is_the_recorded_peak(record: Record) -> None:
+    for kind, batch in (("words", 8), ("pictures", 4), ("attending", 2)):
+        report = record(kind, batch)
+        assert advice.estimate(report).bytes == report.peak.bytes
+
+
+def test_the_lines_are_those_to_change(record: Record) -> None:
+    found = record("words", 8).advice
+    lines = {one.technique: one.frame.source for one in found.proposals if one.frame is not None}
+    assert lines["zero_grad_late"] == lines["sgd"] == "optimizer.step()"
+    assert lines["checkpoint"].endswith("else block(x)")
+
+
+def test_free_changes_come_first(record: Record) -> None:
+    found = record("words", 8).advice.proposals
+    assert [one.free for one in found] == sorted((one.free for one in found), reverse=True)
+    assert all(one.saved >= advice.LEAST * record("words", 8).peak.bytes for one in found)
