@@ -16,6 +16,7 @@ TYPE_CHECKING = False  # typing would be loaded into every profiled program
 if TYPE_CHECKING:
     from typing import Any
 
+    from cuptimem.advice import estimate as estimate
     from cuptimem.errors import Error as Error
     from cuptimem.record.profiler import Action as Action
     from cuptimem.record.profiler import Profile as Profile
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Error": "errors",
+    "estimate": "advice",
     "Action": "record.profiler",
     "Profile": "record.profiler",
     "profile": "record.profiler",
