@@ -41,7 +41,11 @@ def advise(report: Report, device: str | None = None) -> Advice:
             rejected.append(Rejected(one.name, "" if saved > 0 else one.nothing, size))
         else:
             row = (change.frame, change.write, change.cost, one.confidence)
-            proposals.append(Proposal(one.name, one.free, size, saved, *row))
+            made = Proposal(one.name, one.free, size, saved, *row)
+            if any(other.technique == one.better and other.bytes <= size for other in proposals):
+                rejected.append(Rejected(one.name, f"{one.better} saves as much", size))
+            else:
+                proposals.append(made)
     proposals.sort(key=lambda one: (not one.free, one.bytes))
     return Advice(peak.device, peak.bytes, peak.step, tuple(proposals), tuple(rejected))
 

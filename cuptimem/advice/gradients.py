@@ -7,11 +7,12 @@ from cuptimem.advice.program import Block, Program, of_category, total
 from cuptimem.advice.technique import Change, Technique
 
 _ENOUGH = 0.9  # of the gradients' bytes must be found again in a later step
-_CLOCKS = ("optimizer", "step", "data", "module")  # whose steps end behind the optimizer's
 
 
 def _why_not(program: Program, blocks: list[Block]) -> str:
-    if program.clock not in _CLOCKS:
+    # With another clock a step may be one of several backward passes that accumulate.
+    updated = {block.step for block in program.optimizer_blocks}
+    if program.clock != "optimizer" and (program.clock != "step" or not program.trained <= updated):
         return "steps are not counted by an optimizer"
     if len(program.optimizer_frames) > 1:
         return "several optimizers: whose gradients they are is unknown"

@@ -1,5 +1,6 @@
 """sgd, adam8bit, fused, no_foreach, step_in_backward: what an optimizer keeps and what its step needs for a moment."""
 
+import re
 from dataclasses import replace
 
 from cuptimem.advice.program import GAP, Block, Program, of_category, total
@@ -10,12 +11,21 @@ _EIGHT_BIT_BLOCK = 256  # values that share a scale
 _SMALL = 4096  # values: smaller states stay as they are in 8-bit optimizers
 _COPIES = 2  # of the largest parameter, in a loop over them
 
+_HAVE_FUSED = re.compile(r"[/\\]torch[/\\]optim[/\\](?:adam|adamw|sgd|adagrad)\.py$")
+_IN_TORCH = re.compile(r"[/\\]torch[/\\]optim[/\\]")
+
 _NO_STATE = "the optimizer keeps no state"
 _NO_TEMPORARY = "the optimizer's step makes nothing of size"
 
 
 def _temporaries(program: Program, blocks: list[Block]) -> list[Block]:
     return [block for block in blocks if block.phase == "optimizer" and block.category == "temporary"]
+
+
+def _all_in(temporaries: list[Block], files: re.Pattern[str]) -> bool:
+    """Whether all were made by optimizers of these files."""
+    stacks = {block.of.origin or block.of.stack for block in temporaries}
+    return all(any(files.search(frame.file) for frame in stack) for stack in stacks)
 
 
 def _without(blocks: list[Block], gone: list[Block]) -> list[Block]:
@@ -57,6 +67,8 @@ def fused(program: Program, blocks: list[Block], value: str) -> Change | str:
     temporaries = _temporaries(program, blocks)
     if not temporaries:
         return _NO_TEMPORARY
+    if not _all_in(temporaries, _HAVE_FUSED):
+        return "the optimizer is none of PyTorch's that can be fused"
     frame = program.optimizer_frames[0] if program.optimizer_frames else None
     return Change(_without(blocks, temporaries), frame, "fused=True for the optimizer of this line")
 
@@ -67,6 +79,8 @@ def no_foreach(program: Program, blocks: list[Block], value: str) -> Change | st
     temporaries = _temporaries(program, blocks)
     if not temporaries:
         return _NO_TEMPORARY
+    if not _all_in(temporaries, _IN_TORCH):
+        return "the optimizer is none of PyTorch's"
     largest = max((block.bytes for block in of_category(blocks, "parameter")), default=0)
     edited = _without(blocks, temporaries)
     for step in {block.step for block in temporaries}:
@@ -97,5 +111,7 @@ def step_in_backward(program: Program, blocks: list[Block], value: str) -> Chang
 SGD = Technique("sgd", False, "exact", sgd)
 ADAM8BIT = Technique("adam8bit", False, "exact", adam8bit)
 FUSED = Technique("fused", True, "exact", fused, "the peak is not in the optimizer's step")
-NO_FOREACH = Technique("no_foreach", True, "good", no_foreach, "the peak is not in the optimizer's step")
+NO_FOREACH = Technique(
+    "no_foreach", True, "good", no_foreach, "the peak is not in the optimizer's step", better="fused"
+)
 STEP_IN_BACKWARD = Technique("step_in_backward", False, "good", step_in_backward)

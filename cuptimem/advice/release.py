@@ -25,4 +25,5 @@ def release(program: Program, blocks: list[Block], value: str) -> Change | str:
     return Change(edited, user_frame(largest.of.stack), "del what this line made, at the end of the iteration")
 
 
-RELEASE = Technique("release", True, "good", release, "what a step leaves behind is not alive at the peak")
+# Only where it is asked for: the next step may read it (a prefetched batch, a state that is carried on).
+RELEASE = Technique("release", True, "good", release, asked_only=True)

@@ -26,11 +26,13 @@ Rule = Callable[[Program, list[Block], str], Change | str]
 
 @dataclass(frozen=True, slots=True)
 class Technique:
-    """nothing: why it saves nothing where it applies."""
+    """nothing: why it saves nothing where it applies. better: one that is proposed in its place where that saves as
+    much."""
 
     name: str
     free: bool
     confidence: Confidence
     rule: Rule
     nothing: str = "the peak is not where it acts"
+    better: str = ""
     asked_only: bool = False  # only for what-if: nothing is proposed without a value

@@ -1,0 +1,116 @@
+"""Where free changes are silent: a false alarm is worse than none. On blocks made by hand, without PyTorch."""
+
+from array import array
+
+from cuptimem.advice import gradients, in_place, optimizers
+from cuptimem.advice.program import GAP, Program
+from cuptimem.report.contents import Contributor
+from cuptimem.report.lives import LifeBlocks, LifeSteps, Lives
+from cuptimem.report.stacks import Frame
+
+TORCH = "/venv/lib/python3.11/site-packages/torch"
+LOOP = Frame("train.py", "main", 9)
+
+Row = tuple[int, int, int, int, Contributor]  # birth, end (-1: none), bytes, step, of
+
+
+def contributor(phase: str, category: str, *stack: Frame, saved_by: str | None = None) -> Contributor:
+    return Contributor(0, 0, (*stack, LOOP), phase, category=category, saved_by=saved_by)
+
+
+def program(*rows: Row, clock: str = "optimizer", steps: int = 3, length: int = 100) -> Program:
+    """Positions count from 1; each step has `length` of them."""
+    columns = [array("q") for _ in range(7)]
+    for i, (birth, end, size, step, _) in enumerate(rows):
+        last = -1 if end < 0 else (end - 1) // length
+        for column, value in zip(
+            columns, (birth * GAP, -1 if end < 0 else end * GAP, size, size, i, step, last), strict=True
+        ):
+            column.append(value)
+    numbers = range(steps)
+    marks = LifeSteps(
+        array("q", numbers),
+        array("q", [0] * steps),
+        array("q", [step * length * GAP for step in numbers]),
+        array("q", [(step + 1) * length * GAP for step in numbers]),
+        array("q", [0] * steps),
+    )
+    lives = Lives("cpu", False, LifeBlocks(*columns), tuple(row[4] for row in rows), marks, ("training",))
+    return Program(lives, clock)
+
+
+GRADIENT = contributor("backward", "gradient")
+UPDATE = contributor("optimizer", "temporary", Frame(f"{TORCH}/optim/adamw.py", "adamw", 1))
+
+
+def rows_of_gradients(end: int) -> list[Row]:
+    """Made in step 0; the forward of step 1 makes the peak."""
+    return [
+        (50, end, 100, 0, GRADIENT),
+        (60, 61, 1, 0, UPDATE),
+        (110, 160, 1000, 1, contributor("forward", "activation")),
+    ]
+
+
+def test_gradients_that_the_next_step_frees() -> None:
+    one = program(*rows_of_gradients(150))
+    change = gradients.zero_grad_late(one, one.blocks, "")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (1100, 1000)
+
+
+def test_a_step_that_may_be_one_of_several_passes() -> None:
+    for clock in ("backward", "data", "module", "step"):
+        one = program(*rows_of_gradients(150), (150, 151, 1, 1, GRADIENT), clock=clock)
+        assert isinstance(gradients.zero_grad_late(one, one.blocks, ""), str)
+        assert isinstance(gradients.set_to_none(one, one.blocks, ""), str)
+
+
+def test_two_optimizers() -> None:
+    other = Contributor(0, 0, (Frame("train.py", "main", 12),), "optimizer", category="temporary")
+    one = program(*rows_of_gradients(150), (170, 171, 1, 1, other))
+    assert gradients.zero_grad_late(one, one.blocks, "") == "several optimizers: whose gradients they are is unknown"
+
+
+def test_gradients_that_evaluation_keeps_are_not_zeroed_in_place() -> None:
+    one = program(*rows_of_gradients(250), (210, 211, 100, 2, contributor("backward", "gradient")))
+    assert "not found again" in str(gradients.set_to_none(one, one.blocks, ""))
+
+
+def test_an_optimizer_that_cannot_be_fused() -> None:
+    own = contributor("optimizer", "temporary", Frame("lion.py", "Lion.step", 3))
+    one = program((10, 20, 100, 0, own))
+    assert "none of PyTorch's" in str(optimizers.fused(one, one.blocks, ""))
+    one = program((10, 20, 100, 0, UPDATE))
+    assert not isinstance(optimizers.fused(one, one.blocks, ""), str)
+
+
+def layer(name: str, function: str, address: int, *outer: Frame) -> tuple[Frame, ...]:
+    inside = Frame(f"{TORCH}/nn/modules/x.py", f"{name}.forward", 1, module=name, module_address=address)
+    return Frame(f"{TORCH}/nn/functional.py", function, 1), inside, *outer
+
+
+SEQUENTIAL = Frame(f"{TORCH}/nn/modules/container.py", "Sequential.forward", 1, module="Sequential", module_address=7)
+
+
+def activation(before: str, function: str, node: str, *outer: Frame) -> Program:
+    source = contributor("forward", "activation", *layer(before, "f", 1, *outer), saved_by=node)
+    output = contributor("forward", "activation", *layer("Activation", function, 2, *outer))
+    return program((10, 90, 100, 0, source), (11, 80, 100, 0, output))
+
+
+def test_an_activation_function_that_alone_reads_its_input() -> None:
+    one = activation("Conv2d", "leaky_relu", "LeakyReluBackward0", SEQUENTIAL)
+    change = in_place.in_place(one, one.blocks, "")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (200, 100)
+
+
+def test_inputs_that_others_may_read() -> None:
+    for one in (
+        activation("Conv2d", "leaky_relu", "LeakyReluBackward0"),  # called from the user's own forward
+        activation("Sigmoid", "leaky_relu", "LeakyReluBackward0", SEQUENTIAL),  # it needs its output in backward
+        activation("Conv2d", "relu", "ReluBackward0", SEQUENTIAL),  # it saves its output already
+        activation("Conv2d", "gelu", "GeluBackward0", SEQUENTIAL),  # it needs its input
+    ):
+        assert isinstance(in_place.in_place(one, one.blocks, ""), str)
