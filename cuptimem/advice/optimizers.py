@@ -110,8 +110,7 @@ def step_in_backward(program: Program, blocks: list[Block], value: str) -> Chang
 
 SGD = Technique("sgd", False, "exact", sgd)
 ADAM8BIT = Technique("adam8bit", False, "exact", adam8bit)
-FUSED = Technique("fused", True, "exact", fused, "the peak is not in the optimizer's step")
-NO_FOREACH = Technique(
-    "no_foreach", True, "good", no_foreach, "the peak is not in the optimizer's step", better="fused"
-)
+_ELSEWHERE = "the peak is not in the optimizer's step"
+FUSED = Technique("fused", True, "exact", fused, _ELSEWHERE)
+NO_FOREACH = Technique("no_foreach", True, "good", no_foreach, _ELSEWHERE, better="fused")
 STEP_IN_BACKWARD = Technique("step_in_backward", False, "good", step_in_backward)

@@ -50,7 +50,7 @@ IMPORTS = {
     "notebook": ("base objects record report output simulation", ""),
     "pytest_plugin": ("base objects record report output simulation", ""),
     "cli": ("base record report output advice doctor", "simulation"),  # a verb but `simulate` needs nothing of it
-    "front": ("", "base record report simulation tensorboard notebook cli"),
+    "front": ("", "advice base record report simulation tensorboard notebook cli"),
 }
 Arrows = dict[tuple[str, str], set[str]]  # the files that have each
 

@@ -1,0 +1,74 @@
+"""cuptimem advice, on a trace made by hand: needs no PyTorch."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import cuptimem
+from cuptimem.cli import main
+from cuptimem.output.text import advice_views, text
+from cuptimem.report.advice import Advice, Estimate, Proposal, Rejected
+from cuptimem.report.stacks import Frame
+from tests.unit.analysis import craft
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    craft.Trace.library = craft.encoder()
+    t = craft.Trace()
+    t.alloc(64, 1000, t.line(1))
+    t.alloc(128, 500, t.line(2))
+    t.free(128)
+    return t.write(tmp_path / "run.cmem")
+
+
+def test_nothing_to_say(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advice", trace]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("peak 1.5 KiB on cpu\n")
+    assert "No change that is known here would save 2 % of it." in shown
+    assert "no optimizer" in shown
+
+
+def test_json(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advice", "--json", trace]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"device": "cpu", "peak": 1500, "step": None, "reason": "", "proposals": []}.items() <= found.items()
+    assert all(set(row) == {"technique", "reason", "bytes"} for row in found["rejected"])
+
+
+def test_what_if_that_does_not_apply(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advice", "--what-if", "optimizer=sgd", trace]) == 1
+    assert capsys.readouterr().err == "cuptimem: sgd does not apply: the optimizer keeps no state\n"
+    assert main(["advice", "--what-if", "spell", trace]) == 1
+    assert "no change 'spell'" in capsys.readouterr().err
+
+
+def test_an_estimate_without_a_change(trace: str) -> None:
+    report = cuptimem.open(trace)
+    assert cuptimem.estimate(report).bytes == report.peak.bytes == 1500
+    assert report.advice.proposals == ()
+
+
+def test_rows() -> None:
+    line = Frame("train.py", "main", 7)
+    rows = (
+        Proposal("zero_grad_late", True, 90, 10, line, "zero_grad() here", "none", "exact"),
+        Proposal("chunked_loss", False, 50, 50, None, "in parts", "again", "rough"),
+    )
+    rejected = (Rejected("fused", "elsewhere", 100), Rejected("sgd", "elsewhere"), Rejected("accumulate", "", 120))
+    shown = text.render(advice_views.advice(Advice("cuda:0", 100, 3, rows, rejected)), 200)
+    assert "free: neither time nor accuracy" in shown
+    assert shown.index("zero_grad_late") < shown.index("trades") < shown.index("about 50 B")
+    assert "would raise this peak: accumulate by 20 B" in shown
+    assert "saves nothing here: fused, sgd (elsewhere)" in shown
+
+
+def test_an_estimate() -> None:
+    one = Estimate("cuda:0", 100, 40, (("checkpoint", "blocks.*"), ("sgd", "")), "rough", ("a note",))
+    shown = text.render(advice_views.estimate(one), 200)
+    assert shown.splitlines() == [
+        "cuda:0: about 40 B with checkpoint=blocks.*, sgd (recorded: 100 B, 60 % less)",
+        "a note",
+    ]
