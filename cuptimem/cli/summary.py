@@ -18,7 +18,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
-    report = reading.read(options, tables=reading.tables(options.at))
+    with_lives = options.at == "peak" and not options.json
+    report = reading.read(options, tables=reading.tables(options.at), with_lives=with_lives)
     if options.json:
         json.show(json.summary(report))
     else:

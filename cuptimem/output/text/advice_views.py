@@ -5,6 +5,10 @@ from collections.abc import Sequence
 from cuptimem.output.text.blocks import Block, Column, Table, Text
 from cuptimem.output.text.words import share, size
 from cuptimem.report.advice import Advice, Estimate, Proposal
+from cuptimem.report.model import Report
+
+_QUICK = 100_000  # blocks: with more the summary waits for no advice
+_BEST = 4
 
 _COLUMNS = (
     Column("saves", right=True),
@@ -34,6 +38,18 @@ def advice(one: Advice) -> list[Block]:
     if one.rejected:
         blocks += [Text(), *_silent(one)]
     return [*blocks, Text(), Text("Savings are predicted from the recording, each alone; they do not add up.", "dim")]
+
+
+def short(report: Report) -> list[Block]:
+    """The best changes in a line; nothing where the report has no single blocks, too many, or none would help."""
+    if not report.lived or len(report.lives().blocks) > _QUICK:
+        return []
+    rows = report.advice.proposals[:_BEST]
+    if not rows:
+        return []
+    peak = report.peak.bytes
+    said = (f"{one.technique} {share(one.saved, peak)}" for one in rows)
+    return [Text(f"What would lower it, each alone: {', '.join(said)}", hang=2)]
 
 
 def _row(one: Proposal, peak: int) -> tuple[str, ...]:

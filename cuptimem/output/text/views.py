@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from cuptimem.output.text import (
     account_views,
+    advice_views,
     diff_views,
     fragmentation_views,
     garbage_views,
@@ -207,6 +208,8 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
         blocks += [Text(), Text(title, "title"), *account_views.short(contents)]
         blocks += garbage_views.at_peak(report, contents)
         blocks += lines_table(contents, _TOP if device is report.devices[0] else 5)
+    advised = advice_views.short(report)
+    blocks += [Text(), *advised] if advised else []
     leaks = leak_views.short(report)
     blocks += [Text(), *leaks, *process_views.causes(report)]
     if len(leaks) > 1:  # one line needs none between
@@ -221,6 +224,7 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
         *(["fragmentation"] if refused else []),
         *(["leaks"] if report.leaks or report.undecided else []),
         *(["ledger"] if report.ledgers else []),
+        *(["advice"] if advised else []),
     ]
     return blocks + file_hint(report, *first, "peak", *(["steps"] if report.steps else []), "timeline")
 

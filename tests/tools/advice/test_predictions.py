@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from cuptimem import advice
+from cuptimem.cli import main
 from cuptimem.report.model import Report
 
 pytest.importorskip("torch")
@@ -89,6 +90,15 @@ def test_the_lines_are_those_to_change(record: Record) -> None:
     lines = {one.technique: one.frame.source for one in found.proposals if one.frame is not None}
     assert lines["zero_grad_late"] == lines["sgd"] == "optimizer.step()"
     assert lines["checkpoint"].endswith("else block(x)")
+
+
+def test_the_summary_has_the_best(record: Record, capsys: pytest.CaptureFixture[str]) -> None:
+    report = record("words", 8)
+    assert report.path is not None
+    assert main(["summary", report.path]) == 0
+    shown = capsys.readouterr().out
+    assert "What would lower it, each alone: zero_grad_late" in shown
+    assert "Next: cuptimem advice" in shown
 
 
 def test_free_changes_come_first(record: Record) -> None:
