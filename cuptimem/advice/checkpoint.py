@@ -22,9 +22,8 @@ class _Call:
     end: int
 
 
-def _calls(program: Program, blocks: Sequence[Block], module: str) -> Iterator[_Call]:
+def _calls(program: Program, mine: Sequence[Block]) -> Iterator[_Call]:
     """Births of a module's in a row: of one step, with no backward pass between."""
-    mine = [block for block in blocks if block.phase == "forward" and inside(block.module, module)]
     now: list[Block] = []
     for block in mine:
         if now and (block.step != now[-1].step or program.backward_between(now[-1].birth, block.birth)):
@@ -67,10 +66,15 @@ def edited(program: Program, blocks: list[Block], modules: Sequence[str]) -> lis
     """The blocks with calls of these modules checkpointed, none of which is inside another one."""
     gone: set[int] = set()
     made: list[Block] = []
-    by_birth = sorted(blocks, key=lambda one: one.birth)
+    by_module: dict[str, list[Block]] = defaultdict(list)
+    for block in blocks:
+        if block.module and block.phase in ("forward", "backward"):
+            by_module[block.module].append(block)
     for module in modules:
-        backward = [block for block in by_birth if block.phase == "backward" and inside(block.module, module)]
-        for call in _calls(program, by_birth, module):
+        lists = (some for name, some in by_module.items() if inside(name, module))
+        there = sorted((block for some in lists for block in some), key=lambda one: one.birth)
+        backward = [block for block in there if block.phase == "backward"]
+        for call in _calls(program, [block for block in there if block.phase == "forward"]):
             mine = [block for block in backward if block.step == call.blocks[0].step]
             made += _again(program, call, mine, gone)
     return [block for block in blocks if id(block) not in gone] + made

@@ -7,7 +7,7 @@ from cuptimem.output.text.words import share, size
 from cuptimem.report.advice import Advice, Estimate, Proposal
 from cuptimem.report.model import Report
 
-_QUICK = 100_000  # blocks: with more the summary waits for no advice
+_QUICK = 20_000  # blocks: with more the summary waits for no advice
 _BEST = 4
 
 _COLUMNS = (
