@@ -1,4 +1,4 @@
-"""python measure.py LIBRARY ... : runs programs, each in a fork of a process that has imported the libraries.
+"""python measure.py LIBRARY ...: runs programs, each in a fork of a process that has imported the libraries.
 
 Reads a JSON array of {"key", "path", "arguments", "environment"} from standard input and writes a line of JSON for each:
 what PyTorch's allocator says of its peaks on cuda:0, or its error. It loads nothing of cuptimem.

@@ -1,7 +1,8 @@
 """The programs and the changes of each.
 
-NAME.py is a program as its user has it. NAME.toml, by its author, has the changes that a user could make by hand: what is
-replaced by what, the lines where that is written, whether it saves. NAME.json is what PyTorch's allocator said of each.
+NAME.py is a program as its user has it. NAME.toml, by its author, has the changes that a user could make by hand: what
+is replaced by what, the lines where that is written, whether it saves. NAME.json is what PyTorch's allocator said of
+each.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def _change(name: str, row: dict[str, Any]) -> Change:
     return change
 
 
-def read(path: Path) -> Program:
+def read(path: Path, counted: bool = True) -> Program:
     truth = tomllib.loads(path.read_text())
     unknown = set(truth) - {"libraries", "arguments", "seen", "change"}
     if unknown:
@@ -153,14 +154,14 @@ def read(path: Path) -> Program:
     changes = tuple(_change(path.stem, row) for row in truth["change"])
     if len({change.key for change in changes}) < len(changes):
         raise ValueError(f"{path.name}: two changes have one name")
-    counted = path.with_suffix(".json")
+    table = path.with_suffix(".json")
     program = Program(
         path.stem,
         changes,
         tuple(truth.get("libraries", ())),
         tuple(truth.get("arguments", ())),
         bool(truth.get("seen", False)),
-        json.loads(counted.read_text()) if counted.exists() else {},
+        json.loads(table.read_text()) if counted and table.exists() else {},
     )
     for change in changes:
         program.changed(change)
@@ -169,11 +170,12 @@ def read(path: Path) -> Program:
     return program
 
 
-def programs(names: Sequence[str] = ()) -> list[Program]:
+def programs(names: Sequence[str] = (), counted: bool = True) -> list[Program]:
+    """counted: with what the allocator said."""
     paths = {path.stem: path for path in sorted(PROGRAMS.glob("*.toml"))}
     if missing := set(names) - set(paths):
         raise ValueError(f"no such program: {', '.join(sorted(missing))}")
-    return [read(paths[name]) for name in names or paths]
+    return [read(paths[name], counted) for name in names or paths]
 
 
 def environment() -> dict[str, str]:

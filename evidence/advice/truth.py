@@ -1,7 +1,8 @@
 """python -m evidence.advice.truth [NAME ...] [--print KEY]
 
 Runs each program of evidence/advice/programs, unchanged and with every change, on the simulated device without
-cuptimem, and writes NAME.json: the peaks of PyTorch's own allocator. Says where an author's word and the allocator disagree.
+cuptimem, and writes NAME.json: the peaks of PyTorch's own allocator. Says where an author's word and the allocator
+disagree.
 --print KEY shows the program with that change instead.
 """
 
@@ -51,7 +52,9 @@ def count(program: suite.Program, folder: Path) -> dict[str, Any]:
     answers = {(answer := json.loads(line)).pop("key"): answer for line in done.stdout.splitlines()}
     failed = [f"{key or 'unchanged'}: {answer['error']}" for key, answer in answers.items() if "error" in answer][:2]
     if done.returncode or failed or len(answers) < len(requests):
-        raise RuntimeError("\n".join([f"{program.name}: {len(answers)} of {len(requests)} ran", *failed, done.stderr[-3000:]]))
+        raise RuntimeError(
+            "\n".join([f"{program.name}: {len(answers)} of {len(requests)} ran", *failed, done.stderr[-3000:]])
+        )
     return {"before": answers.pop(""), "changes": answers}
 
 

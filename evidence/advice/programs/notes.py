@@ -3,7 +3,9 @@
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-config = BertConfig(vocab_size=9000, hidden_size=512, num_hidden_layers=6, num_attention_heads=8, intermediate_size=2048, num_labels=7)
+config = BertConfig(
+    vocab_size=9000, hidden_size=512, num_hidden_layers=6, num_attention_heads=8, intermediate_size=2048, num_labels=7
+)
 with torch.device("cuda"):
     bert = BertForSequenceClassification(config)
 optimizer = torch.optim.AdamW(bert.parameters(), lr=5e-5)

@@ -21,7 +21,9 @@ def hits(prediction):
     return {"hits": float((prediction.predictions.argmax(-1) == prediction.label_ids).mean())}
 
 
-config = BertConfig(vocab_size=4000, hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024)
+config = BertConfig(
+    vocab_size=4000, hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024
+)
 with tempfile.TemporaryDirectory() as folder:
     settings = TrainingArguments(
         folder,
@@ -33,5 +35,7 @@ with tempfile.TemporaryDirectory() as folder:
         report_to=[],
         disable_tqdm=True,
     )
-    trainer = Trainer(BertForMaskedLM(config), settings, train_dataset=Reviews(48), eval_dataset=Reviews(320), compute_metrics=hits)
+    trainer = Trainer(
+        BertForMaskedLM(config), settings, train_dataset=Reviews(48), eval_dataset=Reviews(320), compute_metrics=hits
+    )
     trainer.train()

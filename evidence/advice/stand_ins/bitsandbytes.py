@@ -41,6 +41,6 @@ class _AdamW8bit(torch.optim.Optimizer):
             state["absmax" + name] = torch.zeros(blocks, device=p.device)
 
 
-class optim:  # noqa: N801
+class optim:
     AdamW8bit = _AdamW8bit
     Adam8bit = _AdamW8bit

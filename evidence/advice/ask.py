@@ -1,0 +1,78 @@
+"""python -m evidence.advice.ask FOLDER [NAME ...] [--try]
+
+Records each unchanged program on the simulated device and asks cuptimem what to change: FOLDER/NAME.json. This process
+reads no truth: no NAME.json beside a program, no changed program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from evidence.advice import suite
+
+TIMEOUT = 300
+
+
+def cuptimem(arguments: list[str | Path], folder: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [suite.PYTHON, "-m", "cuptimem", *arguments]
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=TIMEOUT)
+
+
+def answer(arguments: list[str | Path], folder: Path, variables: dict[str, str]) -> dict[str, Any]:
+    """The JSON of a verb, or {"error": ...}."""
+    done = cuptimem(arguments, folder, variables)
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        return {"error": (done.stderr or done.stdout).strip()[-500:] or f"ended with status {done.returncode}"}
+    return found if isinstance(found, dict) else {"rows": found}
+
+
+def what_if(change: suite.Change) -> list[str]:
+    """The change in the words of --what-if."""
+    return [change.technique if change.value is None else f"{change.technique}={change.value}"]
+
+
+def ask(program: suite.Program, folder: Path, tries: bool) -> dict[str, Any]:
+    variables = suite.environment() | {"PYTHONPATH": str(suite.ROOT)}
+    simulated = {**variables, "PYTHONPATH": str(suite.STAND_INS)}
+    trace = folder / f"{program.name}.cmem"
+    trace.unlink(missing_ok=True)
+    recorded = cuptimem(["run", "-o", trace, program.path, *program.arguments], folder, simulated)
+    if recorded.returncode or not trace.exists():
+        return {"error": recorded.stderr.strip()[-500:]}
+    plain = {name: value for name, value in variables.items() if name != "LD_PRELOAD"}
+    begin = time.monotonic()
+    said = {"advice": answer(["advice", "--json", trace], folder, plain), "seconds": time.monotonic() - begin}
+    said["what_if"] = {
+        change.key: answer(["advice", "--json", "--what-if", *what_if(change), "--", trace], folder, plain)
+        for change in program.changes
+    }
+    if tries:
+        said["tried"] = answer(["advice", "--json", "--try", program.path, *program.arguments], folder, plain)
+    trace.unlink()
+    return said
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m evidence.advice.ask")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--try", action="store_true", dest="tries")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for program in suite.programs(options.names, counted=False):
+        said = ask(program, options.folder.resolve(), options.tries)
+        (options.folder / f"{program.name}.json").write_text(json.dumps(said, indent=1) + "\n")
+        print(f"{program.name}: {said.get('error') or len(said['advice'].get('rows', ()))}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""Compares what cuptimem advised with what PyTorch's allocator said of the changed programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evidence.advice.suite import FREE, LEAST, Change, Program
+
+SAVING_GOAL, PEAK_GOAL, TRY_GOAL = 0.20, 0.05, 0.01
+NO_LINE = frozenset({"expandable"})  # a setting of the process, which has no line
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A proposal of cuptimem."""
+
+    technique: str
+    lines: frozenset[int]  # of the program
+    saved: int
+    peak: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A technique that saves in a program, and the proposal. outcome: right, near, wrong line, missed."""
+
+    program: str
+    technique: str
+    outcome: str
+    saved: int  # by the allocator, of the change that the proposal is nearest to
+    proposed: int | None
+
+    @property
+    def error(self) -> float | None:
+        """Of the saving."""
+        return None if self.proposed is None else (self.proposed - self.saved) / self.saved
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """A proposal that saves nothing (by the allocator), or of which nobody has counted what it saves."""
+
+    program: str
+    technique: str
+    lines: frozenset[int]
+    proposed: int
+    counted: bool
+
+    @property
+    def free(self) -> bool:
+        return self.technique in FREE
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """A predicted or tried peak of one change beside the allocator's."""
+
+    program: str
+    key: str
+    technique: str
+    before: int
+    true: int
+    predicted: int | None
+    tried: int | None
+    note: str = ""
+
+    @property
+    def error(self) -> float | None:
+        return None if self.predicted is None else (self.predicted - self.true) / self.true
+
+    @property
+    def try_error(self) -> float | None:
+        return None if self.tried is None else (self.tried - self.true) / self.true
+
+
+def lines_of(row: Mapping[str, Any], name: str) -> frozenset[int]:
+    """The lines of the program that a row names: 12, "poems.py:12", "poems.py:12-15", or a list of these."""
+    found: set[int] = set()
+    value = row.get("lines") or row.get("line")
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, int):
+            found.add(one)
+        elif isinstance(one, str) and one.rpartition(":")[0].endswith(f"{name}.py"):
+            first, _, last = one.rpartition(":")[2].partition("-")
+            found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def rows(answer: Mapping[str, Any], name: str) -> list[Row]:
+    found = []
+    for row in answer.get("rows", ()):
+        peak = row.get("predicted_peak_bytes")
+        found.append(Row(row["technique"], lines_of(row, name), int(row["saved_bytes"]), peak))
+    return found
+
+
+def _before(program: Program, change: Change) -> int:
+    return int(program.counted["before"]["reserved" if change.reserved else "allocated"])
+
+
+def findings(program: Program, proposals: Sequence[Row]) -> list[Finding]:
+    """One for each technique of which a counted change saves."""
+    found = []
+    for technique in dict.fromkeys(change.technique for change in program.changes):
+        changes = [c for c in program.changes if c.technique == technique and program.worth(c)]
+        if not changes:
+            continue
+        right = {line for change in changes for line in program.right(change)}
+        near = {line for change in changes for line in program.near(change)}
+        best, outcome = None, "missed"
+        for row in sorted((row for row in proposals if row.technique == technique), key=lambda row: -row.saved):
+            here = (
+                "right" if row.lines & right or technique in NO_LINE else "near" if row.lines & near else "wrong line"
+            )
+            if best is None or ("wrong line", "near", "right").index(here) > ("wrong line", "near", "right").index(
+                outcome
+            ):
+                best, outcome = row, here
+        saved = max(program.saved(change) for change in changes)
+        if best is not None:
+            saved = min((program.saved(change) for change in changes), key=lambda one: abs(one - best.saved))
+        # Of those with a value, another value may have been proposed: their saving is judged by the what-if.
+        valued = all(change.value is not None and technique != "checkpoint" for change in changes)
+        found.append(Finding(program.name, technique, outcome, saved, best.saved if best and not valued else None))
+    return found
+
+
+def alarms(program: Program, proposals: Sequence[Row]) -> list[Alarm]:
+    found = []
+    for row in proposals:
+        changes = [change for change in program.changes if change.technique == row.technique]
+        if (
+            any(program.worth(change) for change in changes)
+            or row.saved < LEAST * program.counted["before"]["allocated"]
+        ):
+            continue
+        # A larger batch was counted alone: it says nothing of a smaller one.
+        counted = [change for change in changes if change.technique != "batch" or program.saved(change) > 0]
+        found.append(Alarm(program.name, row.technique, row.lines, row.saved, bool(counted)))
+    return found
+
+
+def peaks(program: Program, said: Mapping[str, Any]) -> list[Peak]:
+    """Of every change."""
+    tried = {row["technique"]: row.get("tried_peak_bytes") for row in said.get("tried", {}).get("rows", ())}
+    found = []
+    for change in program.changes:
+        answer = said.get("what_if", {}).get(change.key, {})
+        true = _before(program, change) - program.saved(change)
+        attempt = tried.get(change.technique) if change.value is None else None
+        found.append(
+            Peak(
+                program.name,
+                change.key,
+                change.technique,
+                _before(program, change),
+                true,
+                answer.get("predicted_peak_bytes"),
+                attempt,
+                str(answer.get("error", "")),
+            )
+        )
+    return found

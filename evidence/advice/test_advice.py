@@ -1,0 +1,116 @@
+"""The corpus is whole, its authors and the allocator agree; the judge on fakes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from evidence.advice import judge, suite
+from evidence.advice.page import Result, page
+
+PROGRAMS = suite.programs()
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_program(program: suite.Program) -> None:
+    assert program.about
+    assert set(program.counted["changes"]) == {change.key for change in program.changes}
+    disagree = [change.key for change in program.changes if program.worth(change) != change.saves]
+    assert not disagree
+    for change in program.changes:
+        assert program.changed(change) != program.path.read_text()
+        assert program.right(change)
+
+
+def test_techniques_are_covered() -> None:
+    """Three pairs each, one with a public library's model, and a program where it saves nothing."""
+    lacking = []
+    for technique in sorted(suite.FREE | suite.TRADE):
+        having = [(p, c) for p in PROGRAMS for c in p.changes if c.technique == technique]
+        saving = [p for p, c in having if p.worth(c)]
+        if len({p.name for p in saving}) < 3 or not any(p.libraries for p in saving):
+            lacking.append(f"{technique} saves in {[p.name for p in saving]}")
+        if not any(not p.worth(c) for p, c in having):
+            lacking.append(f"{technique} saves wherever it is")
+    assert not lacking, "\n".join(lacking)
+
+
+def test_names_give_nothing_away() -> None:
+    words = {word for technique in suite.FREE | suite.TRADE for word in technique.split("_")} - {"batch", "late", "no"}
+    told = [program.name for program in PROGRAMS if words & set(re.split("[^a-z]+", program.name))]
+    assert not told
+
+
+MIB = 1024**2
+
+
+def change(technique: str, **more: object) -> suite.Change:
+    fields: dict[str, object] = {
+        "key": technique,
+        "technique": technique,
+        "saves": True,
+        "edits": (("loss = one", "two"),),
+    }
+    return suite.Change(**(fields | more))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch) -> suite.Program:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(suite, "PROGRAMS", tmp_path)
+    (tmp_path / "pots.py").write_text('"""Pots."""\nimport torch\nloss = one\nstep()\nthe_end()\n')
+    changes = (change("no_grad", near=("step()",)), change("fused"), change("batch", value=4))
+    after = {"no_grad": 60, "fused": 100, "batch": 70}
+    counted = {
+        "before": {"allocated": 100 * MIB, "reserved": 120 * MIB},
+        "changes": {key: {"allocated": size * MIB, "reserved": 120 * MIB} for key, size in after.items()},
+    }
+    return suite.Program("pots", changes, (), (), False, counted)
+
+
+def row(technique: str, line: int | str, saved: int) -> dict[str, object]:
+    return {
+        "technique": technique,
+        "line": line,
+        "saved_bytes": saved * MIB,
+        "predicted_peak_bytes": (100 - saved) * MIB,
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [(3, "right"), ("pots.py:3", "right"), ("/a/pots.py:4", "near"), (5, "wrong line"), (None, "wrong line")],
+)
+def test_lines(program: suite.Program, line: int, outcome: str) -> None:
+    proposals = judge.rows({"rows": [row("no_grad", line, 38)]}, "pots")
+    found = {finding.technique: finding for finding in judge.findings(program, proposals)}
+    assert found["no_grad"].outcome == outcome
+    assert found["no_grad"].error == pytest.approx(-0.05)
+    assert found["batch"].outcome == "missed"
+    assert set(found) == {"no_grad", "batch"}  # fused saves nothing
+
+
+def test_alarms(program: suite.Program) -> None:
+    proposals = judge.rows({"rows": [row("fused", 3, 10), row("sgd", 3, 10), row("no_grad", 3, 40)]}, "pots")
+    found = judge.alarms(program, proposals)
+    assert [(alarm.technique, alarm.free, alarm.counted) for alarm in found] == [
+        ("fused", True, True),
+        ("sgd", False, False),
+    ]
+
+
+def test_peaks_and_page(program: suite.Program) -> None:
+    said = {
+        "what_if": {"no_grad": {"predicted_peak_bytes": 66 * MIB}, "batch": {"error": "no"}},
+        "tried": {"rows": [{"technique": "no_grad", "tried_peak_bytes": 60 * MIB}]},
+    }
+    peaks = judge.peaks(program, said)
+    assert peaks[0].error == pytest.approx(0.1)
+    assert peaks[0].try_error == 0
+    assert peaks[2].error is None
+    result = Result(judge.findings(program, []), [], peaks, {"pans": "it failed"})
+    head: dict[str, object] = {"date": "today", "about": "here", "programs": 1, "changes": 3, "seen": 0}
+    text = page(result, result, head)
+    assert "| missed | 2 | 2 |" in text
+    assert "- pots, no_grad: 66.0 MiB predicted, 60.0 true (+10.0%)" in text
+    assert "- pans: it failed" in text
