@@ -1,7 +1,7 @@
 """python measure.py LIBRARY ...: runs programs, each in a fork of a process that has imported the libraries.
 
-Reads a JSON array of {"key", "path", "arguments", "environment"} from standard input and writes a line of JSON for each:
-what PyTorch's allocator says of its peaks on cuda:0, or its error. It loads nothing of cuptimem.
+Reads a JSON array of {"key", "path", "arguments", "environment"} from standard input and writes a line of JSON for
+each: what PyTorch's allocator says of its peaks on cuda:0, or its error. It loads nothing of cuptimem.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import sys
 import traceback
 from pathlib import Path
 from typing import Any
+
+STARTS_DEVICE = {"diffusers"}  # where it is imported, after which no fork can use the device
 
 
 def run(path: str, arguments: list[str]) -> dict[str, Any]:
@@ -34,7 +36,7 @@ def run(path: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    for library in ["torch", *sys.argv[1:]]:
+    for library in {"torch", *sys.argv[1:]} - STARTS_DEVICE:
         importlib.import_module(library)
     requests = json.load(sys.stdin)
     for request in requests:

@@ -15,9 +15,9 @@ HEAD = """\
 `make advice`: {about}.
 {programs} programs, {changes} changes by hand; {seen} of the programs were seen by whoever made a rule.
 
-Each program was recorded unchanged and cuptimem asked (`cuptimem advice`) by a process that reads no changed program and
-no truth. The truth is `torch.cuda.max_memory_allocated()` of the program changed by hand, on the same simulated device
-without cuptimem (`python -m evidence.advice.truth`). A change saves if that is 2 % of the peak or more.
+Each program was recorded unchanged and cuptimem asked (`cuptimem advice`) by a process that reads no changed program
+and no truth. The truth is `torch.cuda.max_memory_allocated()` of the program changed by hand, on the same simulated
+device without cuptimem (`python -m evidence.advice.truth`). A change saves if that is 2 % of the peak or more.
 """
 COLUMNS = (
     "technique",

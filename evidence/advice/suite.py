@@ -68,7 +68,7 @@ class Change:
     edits: tuple[tuple[str, str], ...]  # text of the program that is there once, and what replaces it
     where: tuple[str, ...] = ()  # code of the lines where the user writes; left out: the first edit's
     near: tuple[str, ...] = ()  # code of lines that a reader would take for the same advice
-    value: str | int | float | None = None  # of checkpoint the modules, of batch the size, of accumulate the parts
+    value: str | int | float | None = None  # of checkpoint the modules, of batch NEW:OLD, of accumulate the parts
     reserved: bool = False  # it is about reserved memory
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -126,7 +126,7 @@ class Program:
 
     def worth(self, change: Change) -> bool:
         what = "reserved" if change.reserved else "allocated"
-        return self.saved(change) >= LEAST * self.counted["before"][what]
+        return bool(self.saved(change) >= LEAST * self.counted["before"][what])
 
 
 def _change(name: str, row: dict[str, Any]) -> Change:
