@@ -31,12 +31,12 @@ def answer(arguments: list[str | Path], folder: Path, variables: dict[str, str])
         found = json.loads(done.stdout)
     except ValueError:
         return {"error": (done.stderr or done.stdout).strip()[-500:] or f"ended with status {done.returncode}"}
-    return found if isinstance(found, dict) else {"rows": found}
+    return dict(found)
 
 
-def what_if(change: suite.Change) -> list[str]:
+def what_if(change: suite.Change) -> str:
     """The change in the words of --what-if."""
-    return [change.technique if change.value is None else f"{change.technique}={change.value}"]
+    return change.technique if change.value is None else f"{change.technique}={change.value}"
 
 
 def ask(program: suite.Program, folder: Path, tries: bool) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def ask(program: suite.Program, folder: Path, tries: bool) -> dict[str, Any]:
     begin = time.monotonic()
     said = {"advice": answer(["advice", "--json", trace], folder, plain), "seconds": time.monotonic() - begin}
     said["what_if"] = {
-        change.key: answer(["advice", "--json", "--what-if", *what_if(change), "--", trace], folder, plain)
+        change.key: answer(["advice", "--json", trace, "--what-if", what_if(change)], folder, plain)
         for change in program.changes
     }
     if tries:
@@ -70,7 +70,7 @@ def main() -> int:
     for program in suite.programs(options.names, counted=False):
         said = ask(program, options.folder.resolve(), options.tries)
         (options.folder / f"{program.name}.json").write_text(json.dumps(said, indent=1) + "\n")
-        print(f"{program.name}: {said.get('error') or len(said['advice'].get('rows', ()))}", flush=True)
+        print(f"{program.name}: {said.get('error') or len(said['advice'].get('proposals', ()))}", flush=True)
     return 0
 
 

@@ -19,7 +19,7 @@ class Row:
     technique: str
     lines: frozenset[int]  # of the program
     saved: int
-    peak: int | None
+    peak: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +75,18 @@ class Peak:
         return None if self.tried is None else (self.tried - self.true) / self.true
 
 
-def lines_of(row: Mapping[str, Any], name: str) -> frozenset[int]:
-    """The lines of the program that a row names: 12, "poems.py:12", "poems.py:12-15", or a list of these."""
-    found: set[int] = set()
-    value = row.get("lines") or row.get("line")
-    for one in value if isinstance(value, list) else [value]:
-        if isinstance(one, int):
-            found.add(one)
-        elif isinstance(one, str) and one.rpartition(":")[0].endswith(f"{name}.py"):
-            first, _, last = one.rpartition(":")[2].partition("-")
-            found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+def lines_of(frame: Mapping[str, Any] | None, name: str) -> frozenset[int]:
+    """The line of the program that a proposal names, if it is one of the program."""
+    if frame is None or not str(frame["file"]).endswith(f"{name}.py"):
+        return frozenset()
+    return frozenset({int(frame["line"])})
 
 
 def rows(answer: Mapping[str, Any], name: str) -> list[Row]:
-    found = []
-    for row in answer.get("rows", ()):
-        peak = row.get("predicted_peak_bytes")
-        found.append(Row(row["technique"], lines_of(row, name), int(row["saved_bytes"]), peak))
-    return found
+    return [
+        Row(row["technique"], lines_of(row["line"], name), int(row["saved"]), int(row["bytes"]))
+        for row in answer.get("proposals", ())
+    ]
 
 
 def _before(program: Program, change: Change) -> int:
@@ -157,7 +150,7 @@ def peaks(program: Program, said: Mapping[str, Any]) -> list[Peak]:
                 change.technique,
                 _before(program, change),
                 true,
-                answer.get("predicted_peak_bytes"),
+                answer.get("bytes"),
                 attempt,
                 str(answer.get("error", "")),
             )

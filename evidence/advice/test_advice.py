@@ -68,21 +68,14 @@ def program(tmp_path, monkeypatch) -> suite.Program:  # type: ignore[no-untyped-
     return suite.Program("pots", changes, (), (), False, counted)
 
 
-def row(technique: str, line: int | str, saved: int) -> dict[str, object]:
-    return {
-        "technique": technique,
-        "line": line,
-        "saved_bytes": saved * MIB,
-        "predicted_peak_bytes": (100 - saved) * MIB,
-    }
+def row(technique: str, line: int | None, saved: int, file: str = "/a/pots.py") -> dict[str, object]:
+    frame = None if line is None else {"file": file, "line": line}
+    return {"technique": technique, "line": frame, "saved": saved * MIB, "bytes": (100 - saved) * MIB}
 
 
-@pytest.mark.parametrize(
-    ("line", "outcome"),
-    [(3, "right"), ("pots.py:3", "right"), ("/a/pots.py:4", "near"), (5, "wrong line"), (None, "wrong line")],
-)
-def test_lines(program: suite.Program, line: int, outcome: str) -> None:
-    proposals = judge.rows({"rows": [row("no_grad", line, 38)]}, "pots")
+@pytest.mark.parametrize(("line", "outcome"), [(3, "right"), (4, "near"), (5, "wrong line"), (None, "wrong line")])
+def test_lines(program: suite.Program, line: int | None, outcome: str) -> None:
+    proposals = judge.rows({"proposals": [row("no_grad", line, 38)]}, "pots")
     found = {finding.technique: finding for finding in judge.findings(program, proposals)}
     assert found["no_grad"].outcome == outcome
     assert found["no_grad"].error == pytest.approx(-0.05)
@@ -90,8 +83,12 @@ def test_lines(program: suite.Program, line: int, outcome: str) -> None:
     assert set(found) == {"no_grad", "batch"}  # fused saves nothing
 
 
+def test_a_line_of_a_library_is_wrong() -> None:
+    assert not judge.rows({"proposals": [row("no_grad", 3, 38, "/lib/adam.py")]}, "pots")[0].lines
+
+
 def test_alarms(program: suite.Program) -> None:
-    proposals = judge.rows({"rows": [row("fused", 3, 10), row("sgd", 3, 10), row("no_grad", 3, 40)]}, "pots")
+    proposals = judge.rows({"proposals": [row("fused", 3, 10), row("sgd", 3, 10), row("no_grad", 3, 40)]}, "pots")
     found = judge.alarms(program, proposals)
     assert [(alarm.technique, alarm.free, alarm.counted) for alarm in found] == [
         ("fused", True, True),
@@ -101,7 +98,7 @@ def test_alarms(program: suite.Program) -> None:
 
 def test_peaks_and_page(program: suite.Program) -> None:
     said = {
-        "what_if": {"no_grad": {"predicted_peak_bytes": 66 * MIB}, "batch": {"error": "no"}},
+        "what_if": {"no_grad": {"bytes": 66 * MIB}, "batch": {"error": "no"}},
         "tried": {"rows": [{"technique": "no_grad", "tried_peak_bytes": 60 * MIB}]},
     }
     peaks = judge.peaks(program, said)
