@@ -34,7 +34,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
+.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -183,6 +183,9 @@ page-assets: $(STAMP)/package ## fetch the vendored parts of pages again (ARGS=-
 
 attribution: $(STAMP)/package $(ATTRIBUTION_VENV)/.made ## how often lines, categories, steps, holders, verdicts and diffs are right; writes docs/attribution.md (ARGS="NAME ..." for some)
 	$(BIN)/python -m tests.attribution $(or $(ARGS),--save)
+
+advice: $(STAMP)/package $(ATTRIBUTION_VENV)/.made ## what changes save, advised and by hand; writes evidence/advice/results/<date>.md (ARGS="NAME ... --try" for some)
+	$(BIN)/python -m evidence.advice $(or $(ARGS),--save --try)
 
 evidence: $(STAMP)/package ## judge the leak verdicts against an independent oracle (ARGS="p01 p02" for some)
 	$(BIN)/python -m evidence.leaks $(or $(ARGS),--save)

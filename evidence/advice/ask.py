@@ -39,6 +39,43 @@ def what_if(change: suite.Change) -> str:
     return change.technique if change.value is None else f"{change.technique}={change.value}"
 
 
+TRY = """\
+import dataclasses, json, sys
+from cuptimem.errors import Error
+from cuptimem.simulation import changes, tries
+
+path, arguments, asked = json.load(sys.stdin)
+answers = {}
+for key, text in asked.items():
+    try:
+        changes.parse(text)
+    except Error as error:
+        answers[key] = {"error": str(error)}
+able = {key: text for key, text in asked.items() if key not in answers}
+found = {tried.change: tried for tried in tries.run(path, arguments, list(dict.fromkeys(able.values())), steps=None)}
+answers |= {key: dataclasses.asdict(found[text]) for key, text in able.items() if text in found}
+json.dump(answers, sys.stdout)
+"""
+
+
+def tried(program: suite.Program, folder: Path, variables: dict[str, str]) -> dict[str, Any]:
+    """What each change's injection into the unchanged program answers, by key."""
+    asked = {change.key: what_if(change).partition(":")[0] for change in program.changes}
+    done = subprocess.run(
+        [suite.PYTHON, "-c", TRY],
+        input=json.dumps([str(program.path), program.arguments, asked]),
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    try:
+        return dict(json.loads(done.stdout))
+    except ValueError:
+        return {change.key: {"error": done.stderr.strip()[-500:]} for change in program.changes}
+
+
 def ask(program: suite.Program, folder: Path, tries: bool) -> dict[str, Any]:
     variables = suite.environment() | {"PYTHONPATH": str(suite.ROOT)}
     simulated = {**variables, "PYTHONPATH": str(suite.STAND_INS)}
@@ -55,7 +92,7 @@ def ask(program: suite.Program, folder: Path, tries: bool) -> dict[str, Any]:
         for change in program.changes
     }
     if tries:
-        said["tried"] = answer(["advice", "--json", "--try", program.path, *program.arguments], folder, plain)
+        said["tried"] = tried(program, folder, plain)
     trace.unlink()
     return said
 

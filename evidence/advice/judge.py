@@ -64,7 +64,6 @@ class Peak:
     true: int
     predicted: int | None
     tried: int | None
-    note: str = ""
 
     @property
     def error(self) -> float | None:
@@ -137,12 +136,12 @@ def alarms(program: Program, proposals: Sequence[Row]) -> list[Alarm]:
 
 def peaks(program: Program, said: Mapping[str, Any]) -> list[Peak]:
     """Of every change."""
-    tried = {row["technique"]: row.get("tried_peak_bytes") for row in said.get("tried", {}).get("rows", ())}
     found = []
     for change in program.changes:
         answer = said.get("what_if", {}).get(change.key, {})
         true = _before(program, change) - program.saved(change)
-        attempt = tried.get(change.technique) if change.value is None else None
+        attempt = said.get("tried", {}).get(change.key, {})
+        peak = attempt.get("reserved_bytes" if change.reserved else "peak_bytes")
         found.append(
             Peak(
                 program.name,
@@ -151,8 +150,7 @@ def peaks(program: Program, said: Mapping[str, Any]) -> list[Peak]:
                 _before(program, change),
                 true,
                 answer.get("bytes"),
-                attempt,
-                str(answer.get("error", "")),
+                peak,
             )
         )
     return found

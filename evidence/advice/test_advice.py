@@ -99,7 +99,7 @@ def test_alarms(program: suite.Program) -> None:
 def test_peaks_and_page(program: suite.Program) -> None:
     said = {
         "what_if": {"no_grad": {"bytes": 66 * MIB}, "batch": {"error": "no"}},
-        "tried": {"rows": [{"technique": "no_grad", "tried_peak_bytes": 60 * MIB}]},
+        "tried": {"no_grad": {"peak_bytes": 60 * MIB}},
     }
     peaks = judge.peaks(program, said)
     assert peaks[0].error == pytest.approx(0.1)
