@@ -1,13 +1,14 @@
-"""cuptimem advice FILE"""
+"""cuptimem advice FILE, and with --try a program in its place (advice_try.py)"""
 
 import argparse
 from collections.abc import Sequence
 
 from cuptimem import advice
-from cuptimem.cli import reading
+from cuptimem.cli import advice_try, reading
 from cuptimem.output import json
 from cuptimem.output.text import advice_views, terminal
 
+TRY = "--try"
 _SWITCHES = ("1", "true", "yes", "on", "")
 
 
@@ -27,11 +28,23 @@ def parser() -> argparse.ArgumentParser:
         help="the peak with these changes together: the names in the table, with a value where one is needed "
         "(checkpoint='blocks.*' batch=64:8, which is 64 in the place of the recorded 8)",
     )
+    result.add_argument(
+        TRY,
+        dest="try_",
+        action="store_true",
+        help="in the place of FILE: script.py and its arguments, which runs for a few steps with one change after the "
+        "other; see: cuptimem advice --try --help",
+    )
     return result
 
 
 def main(arguments: Sequence[str]) -> int:
-    options = parser().parse_args(_file_first(arguments))
+    if arguments and arguments[0] == TRY:
+        return advice_try.main(arguments[1:])
+    ours = parser()
+    options = ours.parse_args(_file_first(arguments))
+    if options.try_:
+        ours.error(f"{TRY} stands first: cuptimem advice {TRY} [options] script.py [args ...]")
     report = reading.read(options, with_lives=True)
     if options.changes is not None:
         found = advice.estimate(report, options.device, **dict(options.changes))

@@ -1,12 +1,16 @@
 """cuptimem advice --try script.py args: tries changes of an unchanged program and shows what each saves."""
 
 import argparse
+import os
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Sequence
 
 from cuptimem.cli import parsing
 from cuptimem.cli.run import Usage, check_program
+from cuptimem.errors import Error
 from cuptimem.output.text import terminal
+from cuptimem.report.advice import Advice
 
 FAILED = 5  # exit code, as `simulate` has it: the program itself failed
 
@@ -53,35 +57,53 @@ def _steps(value: str) -> int:
 
 
 def run(
-    words: Sequence[str],
-    tried: Sequence[str] | None = None,
-    *,
-    predicted: Mapping[str, int] | None = None,
-    steps: int | None = None,
-    device: str = "h100",
+    words: Sequence[str], tried: Sequence[str] | None = None, *, steps: int | None = None, device: str = "h100"
 ) -> int:
     """The exit code. words: the script, -m or -c, and what follows; tried: names of changes, None for the usual ones;
-    predicted: the peak that a recording foretells with a change; steps: None for the usual number, 0 for whole runs.
+    steps: None for the usual number, 0 for whole runs.
 
     Raises Error where nothing can be tried.
     """
     from cuptimem.simulation import tries, try_views
 
-    with terminal.progress("trying changes") as tell:
+    with terminal.progress("trying changes") as tell, tempfile.TemporaryDirectory(prefix="cuptimem-try-") as folder:
 
         def progress(number: int, total: int, _: str) -> None:
             tell(number / total)
 
+        trace = os.path.join(folder, "run.cmem")
         found = tries.run(
             words[0],
             words[1:],
             tried,
             steps=tries.STEPS if steps is None else steps or None,
             device=device,
+            trace=trace,
             progress=progress,
         )
+        failed = found[0].peak_bytes is None
+        advised, predicted = (None, {}) if failed else _predict(trace, [one.change for one in found[1:]])
     program = " ".join(words[:2]) if words[0] == "-m" else words[0]
-    failed = found[0].peak_bytes is None
-    blocks = try_views.blocks(found, program, device, predicted or {})
+    blocks = try_views.blocks(found, program, device, predicted, advised)
     terminal.show(blocks, sys.stderr if failed else None)
     return FAILED if failed else 0
+
+
+def _predict(trace: str, tried: Sequence[str]) -> tuple[Advice, dict[str, int]]:
+    """What the recording of the program as it is advises, and the peak that it foretells with each change.
+
+    A change that is no technique, or that does not apply, has no prediction.
+    """
+    from cuptimem import advice
+    from cuptimem.report import load
+    from cuptimem.simulation import changes
+
+    report = load.analyze(trace, with_lives=True)
+    predicted = {}
+    for change in tried:
+        asked: dict[str, object] = {name: value or True for name, value in changes.parse(change)}
+        try:
+            predicted[change] = advice.estimate(report, None, **asked).bytes
+        except Error:
+            continue
+    return report.advice, predicted

@@ -59,14 +59,16 @@ def run(
     steps: int | None = STEPS,
     device: str = "h100",
     timeout: float = TIMEOUT,
+    trace: str = "",
     progress: Callable[[int, int, str], None] = lambda number, total, change: None,
 ) -> list[Tried]:
     """The program as it is, and with each of the changes; changes that go together are written A+B=VALUE.
 
     program: a script, "-m" or "-c"; args: what follows. tried: None for the usual ones. steps: of its optimizer, behind
     which a try ends; None: it runs to its end, as one without an optimizer does, and as all tries do where a change
-    acts in evaluation. device: a card to simulate, or "cpu". progress is called with the number of each try, their
-    total and the change. If the program as it is fails, nothing else is tried.
+    acts in evaluation. device: a card to simulate, or "cpu". trace: the program as it is is recorded there, "" for
+    nowhere. progress is called with the number of each try, their total and the change. If the program as it is fails,
+    nothing else is tried.
 
     Raises Error where nothing can be tried at all: no such change, no torch for that device.
     """
@@ -75,7 +77,7 @@ def run(
     words = [program, *args]
     with Server(device, try_imports.of_program(words)) as server:
         progress(0, len(tried or changes.KINDS) + 1, "")
-        found = [server.run(words, "", steps, timeout)]
+        found = [server.run(words, "", steps, timeout, trace=trace)]
         if not found[0].is_answer:
             return found
         server.import_what_was_used()
@@ -119,10 +121,11 @@ class Server:
         steps: int | None = STEPS,
         timeout: float = TIMEOUT,
         folder: str = "",
+        trace: str = "",
     ) -> Tried:
         """A program (its script, -m or -c first) with one change or combination; "" for the program as it is.
 
-        folder: where it runs, the present one by default.
+        folder: where it runs, the present one by default. trace: where it is recorded, "" for nowhere.
         """
         place = os.path.join(self._folder, str(self._number))
         self._number += 1
@@ -132,6 +135,7 @@ class Server:
             "steps": steps or 0,
             "device": "cpu" if self._cpu else "cuda",
             "folder": folder or os.getcwd(),
+            "trace": trace,
             "result": f"{place}.json",
             "output": f"{place}.txt",
             "timeout": timeout,

@@ -59,14 +59,16 @@ class Run:
         self._end(None, refused=reason)
 
     def _prepare(self) -> None:
+        trace = self._request["trace"]
         if self._request["device"] == "cuda":
             self._keep_peaks()
-            return
+            if not trace:
+                return
         import cuptimem
 
-        # The peak alone is asked for: neither names nor holders.
-        options = {"walks": False, "holders": False, "driver": False, "argv": False}
-        self._recording = cuptimem.profile(self._request["result"] + ".cmem", **options)
+        # Names of modules and of the optimizer's states are for predictions. Holders are asked for nowhere.
+        options = {"walks": bool(trace), "holders": False, "driver": False, "argv": False}
+        self._recording = cuptimem.profile(trace or self._request["result"] + ".cmem", **options)
         self._recording.start()
 
     def _execute(self) -> None:
@@ -127,7 +129,12 @@ class Run:
             os._exit(1)
         peak, reserved, modules = 0, 0, []
         try:
-            peak, reserved = self._cpu_peak() if self._recording else self._cuda_peaks()
+            if self._request["device"] == "cuda":
+                peak, reserved = self._cuda_peaks()
+            if self._recording:
+                self._recording.stop()
+            if self._request["device"] == "cpu":
+                peak, reserved = self._cpu_peak()
             modules = _library_modules()
         except Exception as raised:
             error = error or f"its peak is not known: {_described(raised)}"
@@ -149,7 +156,6 @@ class Run:
         os._exit(0)
 
     def _cpu_peak(self) -> tuple[int, int]:
-        self._recording.stop()
         peaks = [one.peak.bytes for one in self._recording.report.devices if one.name == "cpu"]
         return max(peaks, default=0), 0
 

@@ -1,18 +1,24 @@
-"""What tries found, as text: one table, and a line for each change that has no place in it."""
+"""What tries found, as text: two tables of what changes the peak, and a line for each of the others."""
 
 from collections.abc import Mapping, Sequence
 
 from cuptimem.output.text.blocks import Block, Column, Table, Text
 from cuptimem.output.text.words import plural, share, size
+from cuptimem.report.advice import Advice, Proposal
+from cuptimem.simulation import changes
 from cuptimem.simulation.tries import CPU, Tried
 
 LEAST = 0.02  # of the peak: what saves less is named, and no row
 
 _LINES = 12  # of a failed program's output
+_FREE = ((True, "free: neither time nor accuracy"), (False, "trades: each with its cost"))
 
 
-def blocks(found: Sequence[Tried], program: str, device: str, predicted: Mapping[str, int]) -> list[Block]:
-    """found: the program as it is first. predicted: the peak with a change, as a recording foretells it."""
+def blocks(
+    found: Sequence[Tried], program: str, device: str, predicted: Mapping[str, int], advised: Advice | None = None
+) -> list[Block]:
+    """found: the program as it is first. predicted: the peak with a change, as a recording foretells it. advised: what
+    the same recording advises, which has the lines and what to write there."""
     as_it_is, *tried = found
     where = "the CPU" if device == CPU else f"a simulated {device}"
     if as_it_is.peak_bytes is None:
@@ -21,11 +27,23 @@ def blocks(found: Sequence[Tried], program: str, device: str, predicted: Mapping
     reserved = f" ({size(as_it_is.reserved_bytes)} reserved)" if as_it_is.reserved_bytes else ""
     title = f"{program} on {where}: peak {size(as_it_is.peak_bytes)}{reserved} {stretch}"
     result: list[Block] = [Text(f"{title}; {plural(len(tried), 'change')} tried", "title"), Text()]
-    rows = sorted((one for one in tried if _is_row(one, as_it_is)), key=lambda one: one.peak_bytes or 0)
-    if rows:
-        result += [_table(rows, as_it_is, predicted), Text()]
+    proposals = {one.technique: one for one in advised.proposals} if advised is not None else {}
+    rows = [one for one in tried if _is_row(one, as_it_is) or (not one.is_answer and one.change in proposals)]
+    rows.sort(key=lambda one: _peak(one, proposals))
+    for is_free, words in _FREE:
+        if chosen := [one for one in rows if _is_free(one.change) is is_free]:
+            result += [Text(words, "strong"), _table(chosen, as_it_is, predicted, proposals), Text()]
     little = [one for one in tried if one.is_answer and one not in rows]
     return result + [Text(line, hang=2, prose=True) for line in (*_little(little, as_it_is), *_without(tried))]
+
+
+def _is_free(change: str) -> bool:
+    return all(changes.KINDS[name].is_free for name, _ in changes.parse(change))
+
+
+def _peak(one: Tried, proposals: Mapping[str, Proposal]) -> int:
+    """As tried; of what could not be tried, as predicted."""
+    return one.peak_bytes if one.peak_bytes is not None and one.is_answer else proposals[one.change].bytes
 
 
 def _is_row(one: Tried, as_it_is: Tried) -> bool:
@@ -44,19 +62,30 @@ def _reserved(one: Tried, as_it_is: Tried) -> float:
     return 1 - one.reserved_bytes / as_it_is.reserved_bytes
 
 
-def _table(rows: Sequence[Tried], as_it_is: Tried, predicted: Mapping[str, int]) -> Table:
+def _table(
+    rows: Sequence[Tried], as_it_is: Tried, predicted: Mapping[str, int], proposals: Mapping[str, Proposal]
+) -> Table:
     with_reserved = as_it_is.reserved_bytes is not None
     columns = [Column("change", flexible=True), Column("saves", True), Column("", True), Column("peak tried", True)]
     columns += [Column("predicted", True)] * bool(predicted) + [Column("reserved", True)] * with_reserved
+    first, with_places = len(columns), any(one.change in proposals for one in rows)
+    if with_places:
+        columns += [Column("where", flexible=True, keep_end=True, least=12), Column("write", flexible=True, least=40)]
     lines = []
     for one in rows:
-        saved = (as_it_is.peak_bytes or 0) - (one.peak_bytes or 0)
-        line = [one.change, size(saved), share(saved, as_it_is.peak_bytes or 1), size(one.peak_bytes or 0)]
-        foretold = predicted.get(one.change)
+        before, peak, foretold = as_it_is.peak_bytes or 0, _peak(one, proposals), predicted.get(one.change)
+        line = [one.change, size(before - peak), share(before - peak, before), size(peak) if one.is_answer else "-"]
         line += [size(foretold) if foretold is not None else "-"] * bool(predicted)
-        line += [size(one.reserved_bytes or 0)] * with_reserved
-        lines.append(tuple(line))
-    return Table(tuple(columns), tuple(lines))
+        line += [size(one.reserved_bytes or 0) if one.is_answer else "-"] * with_reserved
+        lines.append((*line, *_place(proposals.get(one.change))) if with_places else tuple(line))
+    return Table(tuple(columns), tuple(lines), first)
+
+
+def _place(one: Proposal | None) -> tuple[str, str]:
+    """Where, and what to write there."""
+    if one is None:
+        return "", ""
+    return "" if one.frame is None else one.frame.shown, one.write
 
 
 def _little(tried: Sequence[Tried], as_it_is: Tried) -> list[str]:

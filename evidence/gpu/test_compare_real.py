@@ -37,8 +37,9 @@ def compare_real(sim_python: str) -> Compare:
 
 
 @pytest.mark.cuda_torch
-@pytest.mark.extended
-@pytest.mark.parametrize("names", [["mem_pool"], ["gpt_fp32", "malloc_async"]])
+@pytest.mark.parametrize(
+    "names", [["mem_pool"], pytest.param(["gpt_fp32", "malloc_async"], marks=pytest.mark.extended)]
+)
 def test_two_simulated_runs_are_equal(compare_real: Compare, names: list[str]) -> None:
     done = compare_real(*names, "--stand-in", "a100-80gb")
     assert done.code == 0, done.out + done.err

@@ -9,6 +9,8 @@ import pytest
 from cuptimem.cli import advice_try
 from cuptimem.errors import Error
 from cuptimem.output.text import text
+from cuptimem.report.advice import Advice, Proposal
+from cuptimem.report.stacks import Frame
 from cuptimem.simulation import changes, try_imports, try_views
 from cuptimem.simulation.tries import Tried
 from tests.conftest import Result
@@ -68,10 +70,16 @@ FOUND = [
     Tried("expandable", 1000 * MIB, 1010 * MIB, 1, steps=3),
     Tried("no_grad", 1000 * MIB, 1100 * MIB, 0, why_not="no model is called in evaluation mode", steps=3),
     Tried("in_place", None, None, 4, error="RuntimeError: modified by an inplace operation at train.py:4", steps=1),
+    Tried("fused_attention", 1000 * MIB, 1100 * MIB, 0, why_not="attention by hand", steps=3),
 ]
 SHOWN = """\
-train.py on a simulated h100: peak 1000.0 MiB (1.1 GiB reserved) in 3 steps; 6 changes tried
+train.py on a simulated h100: peak 1000.0 MiB (1.1 GiB reserved) in 3 steps; 7 changes tried
 
+free: neither time nor accuracy
+  change              saves       peak tried  predicted  reserved  where          write
+  fused_attention  80.0 MiB  8 %           -  920.0 MiB         -  /w/model.py:9  scaled_dot_product_attention
+
+trades: each with its cost
   change                   saves        peak tried  predicted    reserved
   checkpoint=blocks.*  400.0 MiB  40 %   600.0 MiB  590.0 MiB   700.0 MiB
   expandable                 0 B   0 %  1000.0 MiB          -  1010.0 MiB
@@ -81,12 +89,26 @@ tried, changes the peak by less than 2%: fused
 does not work with this program: in_place: RuntimeError: modified by an inplace
   operation at train.py:4
 not applied: no_grad: no model is called in evaluation mode
+not applied: fused_attention: attention by hand
 """
 
 
 def test_view() -> None:
-    shown = text.render(try_views.blocks(FOUND, "train.py", "h100", {"checkpoint=blocks.*": 590 * MIB}), 100)
-    assert shown.splitlines() == SHOWN.splitlines()
+    """What could not be tried is a row if the recording advises it: with its line, and without a figure of a try."""
+    proposal = Proposal(
+        "fused_attention",
+        True,
+        920 * MIB,
+        80 * MIB,
+        Frame("/w/model.py", "attend", 9),
+        "scaled_dot_product_attention",
+        "none",
+        "rough",
+    )
+    advised = Advice("cuda:0", 1000 * MIB, 1, (proposal,))
+    predicted = {"checkpoint=blocks.*": 590 * MIB, "fused_attention": 920 * MIB}
+    shown = text.render(try_views.blocks(FOUND, "train.py", "h100", predicted, advised), 140)
+    assert [line.rstrip() for line in shown.splitlines()] == SHOWN.splitlines()
 
 
 def test_view_of_a_program_that_fails() -> None:
@@ -182,15 +204,18 @@ def test_tries_on_the_cpu(run: Callable[..., Result], tmp_path: Path) -> None:
 @pytest.mark.costly
 def test_verb_on_the_cpu(run: Callable[..., Result], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM.format(hand=""))
-    command = "import sys; from cuptimem.cli import advice_try; "
-    call = "sys.exit(advice_try.run(['train.py'], ['sgd', 'no_foreach'], predicted={'sgd': 1 << 20}, device='cpu'))"
-    done = run("-c", command + call)
+    command = ("-m", "cuptimem", "advice", "--try", "--device", "cpu", "--change", "sgd", "--change", "no_foreach")
+    done = run(*command, "train.py")
     assert done.code == 0 and not done.err, done.err
     lines = done.out.splitlines()
     assert lines[0].startswith("train.py on the CPU: peak ") and lines[0].endswith(" in 3 steps; 2 changes tried")
-    assert lines[2].split() == ["change", "saves", "peak", "tried", "predicted"] and lines[3].split()[0] == "sgd"
+    assert lines[2] == "trades: each with its cost"
+    name, saves, _, share, _, tried, unit, *predicted = lines[4].split()[:9]
+    assert name == "sgd" and predicted == [tried, unit] and float(saves) > 0 and int(share) > 0
     assert "not applied: no_foreach: no optimizer stepped that works on all parameters" in lines
     (tmp_path / "train.py").write_text("print('hello')\nraise ValueError('no data')\n")
-    failed = run("-c", command + call)
+    failed = run(*command, "train.py")
     assert failed.code == 5 and not failed.out
     assert failed.err.startswith("train.py fails as it is, on the CPU: ValueError: no data at train.py:2\n  hello\n")
+    late = run("-m", "cuptimem", "advice", "--json", "--try", "train.py")
+    assert late.code == 2 and "--try stands first" in late.err

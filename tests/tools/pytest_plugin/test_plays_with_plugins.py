@@ -56,12 +56,12 @@ def test_xdist_workers_report_to_the_controller(memory_suite: MemorySuite) -> No
 def test_xdist_with_markers_alone(memory_suite: MemorySuite) -> None:
     """The controller, which collects nothing, learns of the limits from the workers' reports."""
     memory_suite.write(LIMITED)
-    ended = memory_suite.run("-n", "1", command=("-m", "pytest", "-p", "no:cacheprovider", "--color=no"))
+    ended = memory_suite.run("-n", "2", command=("-m", "pytest", "-p", "no:cacheprovider", "--color=no"))
     assert ended.code == 1 and ended.counts == {"passed": 7, "over memory limit": 2, "over leak limit": 1}, ended.out
     assert "1002 B tensors at most on cpu, the limit is 1000 B: 2 B too much" in ended.out
     assert "trace: " not in ended.out  # without pytest's cache, and without --cuptimem-traces, none is kept
     memory_suite.write("@pytest.mark.limit_tensor_memory('many')\ndef test_it():\n    block(1)\n")
-    wrong = memory_suite.run("-n", "1", command=("-m", "pytest", "--color=no"))
+    wrong = memory_suite.run("-n", "2", command=("-m", "pytest", "--color=no"))
     assert wrong.code == 4, wrong.out
     assert "ERROR: test_it.py::test_it: limit_tensor_memory: 'many' is no size" in wrong.err
     assert "INTERNALERROR" not in wrong.out and "Traceback" not in wrong.err
