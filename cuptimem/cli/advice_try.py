@@ -35,6 +35,9 @@ def parser() -> parsing.Parser:
         "--steps", type=_steps, metavar="N", help=f"steps of a try, 0 for whole runs (default: {tries.STEPS})"
     )
     result.add_argument("--device", default="h100", metavar="NAME", help="a device to simulate (h100), or cpu")
+    result.add_argument(
+        "--json", action="store_true", help="the answer as one JSON object (docs/json.md) on standard output"
+    )
     result.add_argument("program", nargs=argparse.REMAINDER, help="script.py or -m module, and its arguments")
     return result
 
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         check_program(request.program)
     except Usage as error:
         ours.error(str(error))
-    return run(request.program, request.change, steps=request.steps, device=request.device)
+    return run(request.program, request.change, steps=request.steps, device=request.device, as_json=request.json)
 
 
 def _steps(value: str) -> int:
@@ -57,13 +60,20 @@ def _steps(value: str) -> int:
 
 
 def run(
-    words: Sequence[str], tried: Sequence[str] | None = None, *, steps: int | None = None, device: str = "h100"
+    words: Sequence[str],
+    tried: Sequence[str] | None = None,
+    *,
+    steps: int | None = None,
+    device: str = "h100",
+    as_json: bool = False,
 ) -> int:
     """The exit code. words: the script, -m or -c, and what follows; tried: names of changes, None for the usual ones;
     steps: None for the usual number, 0 for whole runs.
 
     Raises Error where nothing can be tried.
     """
+    from cuptimem.output import json
+    from cuptimem.simulation import as_json as objects
     from cuptimem.simulation import tries, try_views
 
     with terminal.progress("trying changes") as tell, tempfile.TemporaryDirectory(prefix="cuptimem-try-") as folder:
@@ -83,6 +93,9 @@ def run(
         )
         failed = found[0].peak_bytes is None
         advised, predicted = (None, {}) if failed else _predict(trace, [one.change for one in found[1:]])
+    if as_json:
+        json.show(objects.tries(device, found, predicted, advised))
+        return FAILED if failed else 0
     program = " ".join(words[:2]) if words[0] == "-m" else words[0]
     blocks = try_views.blocks(found, program, device, predicted, advised)
     terminal.show(blocks, sys.stderr if failed else None)

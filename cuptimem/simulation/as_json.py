@@ -1,9 +1,13 @@
-"""The one JSON object of `cuptimem simulate --json`, as docs/json.md documents it."""
+"""The JSON objects of `cuptimem simulate --json` and `cuptimem advice --try --json`, as docs/json.md documents them."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cuptimem.output.json import envelope, keys, of
+from cuptimem.output.json import SCHEMA, envelope, keys, of
+from cuptimem.report.advice import Advice
+from cuptimem.simulation import changes
 from cuptimem.simulation.result import Assumption, Attempt, Simulation, UnknownRead
+from cuptimem.simulation.tries import Tried
 
 keys(
     Simulation,
@@ -23,7 +27,32 @@ keys(
 )
 keys(Attempt, "with outcome used", **{"with": "what"})
 
+_TRIED = "peak_bytes reserved_bytes steps cpu_seconds error"
+
 
 def simulate(one: Simulation) -> dict[str, Any]:
     assert one.report is not None, "inquire() gives none without"
     return {**envelope(one.report), **of(one)}
+
+
+def tries(device: str, found: Sequence[Tried], predicted: Mapping[str, int], advised: Advice | None) -> dict[str, Any]:
+    """found: the program as it is first; predicted: the peak with a change; advised: None where nothing is recorded."""
+    as_it_is, *tried = found
+    return {
+        "schema": SCHEMA,
+        "device": device,
+        "as_it_is": of(as_it_is, _TRIED),
+        "output": as_it_is.output,
+        "tried": [
+            {
+                "change": one.change,
+                "free": changes.is_free(one.change),
+                **of(one, _TRIED),
+                "applied": one.applied,
+                "why_not": one.why_not or None,
+                "predicted_bytes": predicted.get(one.change),
+                "proposal": of(advised.proposal(one.change)) if advised is not None else None,
+            }
+            for one in tried
+        ],
+    }

@@ -31,14 +31,10 @@ def blocks(
     rows = [one for one in tried if _is_row(one, as_it_is) or (not one.is_answer and one.change in proposals)]
     rows.sort(key=lambda one: _peak(one, proposals))
     for is_free, words in _FREE:
-        if chosen := [one for one in rows if _is_free(one.change) is is_free]:
+        if chosen := [one for one in rows if changes.is_free(one.change) is is_free]:
             result += [Text(words, "strong"), _table(chosen, as_it_is, predicted, proposals), Text()]
     little = [one for one in tried if one.is_answer and one not in rows]
     return result + [Text(line, hang=2, prose=True) for line in (*_little(little, as_it_is), *_without(tried))]
-
-
-def _is_free(change: str) -> bool:
-    return all(changes.KINDS[name].is_free for name, _ in changes.parse(change))
 
 
 def _peak(one: Tried, proposals: Mapping[str, Proposal]) -> int:

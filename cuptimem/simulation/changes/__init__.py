@@ -87,6 +87,11 @@ def parse(text: str) -> list[tuple[str, str]]:
     return found
 
 
+def is_free(text: str) -> bool:
+    """Whether a change, or each of a combination, costs neither time nor numerics."""
+    return all(KINDS[name].is_free for name, _ in parse(text))
+
+
 def _check(name: str, value: str) -> None:
     least = {"accumulate": 2, "chunked_loss": 2, "batch": 1}.get(name)
     if value and least is not None and not (value.isascii() and value.isdecimal() and int(value) >= least):

@@ -1,6 +1,7 @@
 """Trying changes of a program: names of changes, the view of what was found, and whole tries on the CPU."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from cuptimem.errors import Error
 from cuptimem.output.text import text
 from cuptimem.report.advice import Advice, Proposal
 from cuptimem.report.stacks import Frame
-from cuptimem.simulation import changes, try_imports, try_views
+from cuptimem.simulation import as_json, changes, try_imports, try_views
 from cuptimem.simulation.tries import Tried
-from tests.conftest import Result
+from tests.conftest import ROOT, Result
 
 MIB = 1 << 20
 
@@ -109,6 +110,21 @@ def test_view() -> None:
     predicted = {"checkpoint=blocks.*": 590 * MIB, "fused_attention": 920 * MIB}
     shown = text.render(try_views.blocks(FOUND, "train.py", "h100", predicted, advised), 140)
     assert [line.rstrip() for line in shown.splitlines()] == SHOWN.splitlines()
+
+
+def test_answer_as_json() -> None:
+    """Each answer apart: a peak, nothing applied, an error; and what the page documents, no key more."""
+    answer = as_json.tries("h100", FOUND, {"checkpoint=blocks.*": 590 * MIB}, None)
+    rows = {one["change"]: one for one in answer["tried"]}
+    assert answer["as_it_is"]["peak_bytes"] == 1000 * MIB and answer["device"] == "h100"
+    checkpoint, no_grad, in_place = (rows[name] for name in ("checkpoint=blocks.*", "no_grad", "in_place"))
+    assert (checkpoint["peak_bytes"], checkpoint["predicted_bytes"]) == (600 * MIB, 590 * MIB)
+    assert not checkpoint["free"] and rows["fused"]["free"]
+    assert (no_grad["why_not"], no_grad["error"]) == ("no model is called in evaluation mode", None)
+    assert in_place["peak_bytes"] is None and in_place["error"].startswith("RuntimeError") and in_place["free"]
+    page = (ROOT / "docs/json.md").read_text()
+    part = page[page.index("With `--try`") : page.index("## `fragmentation`")]
+    assert {*rows["fused"], *answer} == set(re.findall(r"`([a-z_]+)`", part)) - {"proposals"}
 
 
 def test_view_of_a_program_that_fails() -> None:
