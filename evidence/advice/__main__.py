@@ -38,6 +38,8 @@ def compare(programs: Sequence[suite.Program], answers: Path) -> Result:
         rows = judge.rows(said["advice"], program.name)
         result.findings += judge.findings(program, rows)
         result.alarms += judge.alarms(program, rows)
+        for kind in ("proposals", "rejected"):
+            result.advised |= {row["technique"] for row in said["advice"].get(kind, ())}
         result.peaks += judge.peaks(program, said)
     return result
 

@@ -39,6 +39,7 @@ class Result:
     findings: list[Finding] = field(default_factory=list)
     alarms: list[Alarm] = field(default_factory=list)
     peaks: list[Peak] = field(default_factory=list)
+    advised: set[str] = field(default_factory=set)  # techniques that are proposed or rejected in some program
     failed: dict[str, str] = field(default_factory=dict)  # by program
 
 
@@ -63,6 +64,9 @@ def totals(result: Result) -> dict[str, str]:
         "proposed at a line beside it": str(outcomes.count("near")),
         "proposed at a wrong line": str(outcomes.count("wrong line")),
         "missed": str(outcomes.count("missed")),
+        "of these, techniques that are not advised anywhere": str(
+            sum(f.outcome == "missed" and f.technique not in result.advised for f in found)
+        ),
         "false alarms, free": str(sum(alarm.free for alarm in real)),
         "false alarms, trades": str(sum(not alarm.free for alarm in real)),
         "proposed, but counted by nobody": str(sum(not alarm.counted for alarm in result.alarms)),

@@ -105,7 +105,7 @@ def test_peaks_and_page(program: suite.Program) -> None:
     assert peaks[0].error == pytest.approx(0.1)
     assert peaks[0].try_error == 0
     assert peaks[2].error is None
-    result = Result(judge.findings(program, []), [], peaks, {"pans": "it failed"})
+    result = Result(judge.findings(program, []), [], peaks, failed={"pans": "it failed"})
     head: dict[str, object] = {"date": "today", "about": "here", "programs": 1, "changes": 3, "seen": 0}
     text = page(result, result, head)
     assert "| missed | 2 | 2 |" in text

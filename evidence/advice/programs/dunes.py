@@ -2,7 +2,7 @@
 
 import torch
 from diffusers import DDPMScheduler, UNet2DModel
-from diffusers.models.attention_processor import AttnProcessor
+from diffusers.models.attention_processor import Attention, AttnProcessor
 
 with torch.device("cuda"):
     unet = UNet2DModel(
@@ -13,7 +13,9 @@ with torch.device("cuda"):
         down_block_types=("AttnDownBlock2D", "AttnDownBlock2D"),
         up_block_types=("AttnUpBlock2D", "AttnUpBlock2D"),
     )
-unet.set_attn_processor(AttnProcessor())
+for part in unet.modules():
+    if isinstance(part, Attention):
+        part.set_processor(AttnProcessor())
 noises = DDPMScheduler(num_train_timesteps=1000)
 optimizer = torch.optim.AdamW(unet.parameters(), lr=1e-4)
 
