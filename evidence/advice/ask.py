@@ -53,7 +53,7 @@ for key, text in asked.items():
         answers[key] = {"error": str(error)}
 able = {key: text for key, text in asked.items() if key not in answers}
 found = {tried.change: tried for tried in tries.run(path, arguments, list(dict.fromkeys(able.values())), steps=None)}
-answers |= {key: dataclasses.asdict(found[text]) for key, text in able.items() if text in found}
+answers |= {key: dataclasses.asdict(found.get(text, found[""])) for key, text in able.items()}
 json.dump(answers, sys.stdout)
 """
 
