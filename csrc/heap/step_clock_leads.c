@@ -347,14 +347,18 @@ bool cm_clock_leads_behind(const cm_clock_leads *leads, const cm_clock_lead *lea
                        : lead->trailed;
 }
 
+/* Not later: a function that returns frees what the loop had kept. */
 bool cm_clock_leads_last(const cm_clock_leads *leads, cm_moment *end)
 {
     if (leads->last == 0 || leads->compacted)
         return false;
-    if (leads->closed)
-        *end = leads->closing;
-    return find_trail(leads, leads->last, leads->entry, leads->count,
-                      leads->site[leads->last - 1].thread, end);
+    size_t trailing = count_trailing(leads, leads->last, leads->entry, leads->count,
+                                     leads->site[leads->last - 1].thread);
+    if (trailing == 0)
+        return false;
+    *end = leads->entry[trailing - 1].at;
+    end->position++;
+    return true;
 }
 
 bool cm_clock_leads_trail(const cm_clock_leads *leads, cm_moment *trail)

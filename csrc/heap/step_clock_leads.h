@@ -37,7 +37,7 @@ size_t cm_clock_leads_sites(const cm_clock_leads *leads);
 cm_moment cm_clock_leads_begin(const cm_clock_leads *leads, const cm_clock_lead *lead);
 /* Where what trails the tick before it ends, by all ticks so far. false: nothing does. */
 bool cm_clock_leads_behind(const cm_clock_leads *leads, const cm_clock_lead *lead, cm_moment *end);
-/* The same behind the last tick; end: of the recording. */
+/* The same behind the last tick: right behind the last allocation that trails it. */
 bool cm_clock_leads_last(const cm_clock_leads *leads, cm_moment *end);
 /* Where something new begins after the last tick. false: nowhere. */
 bool cm_clock_leads_trail(const cm_clock_leads *leads, cm_moment *trail);

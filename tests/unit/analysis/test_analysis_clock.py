@@ -1434,6 +1434,22 @@ def test_what_trails_an_update_is_known_without_an_evaluation(program: Program, 
     assert result.ends == [*ends[1:], program.position]
 
 
+@pytest.mark.parametrize("closed", [False, True], ids=["the program ends", "the recording is stopped"])
+def test_the_last_step_ends_right_behind_what_trails_it(program: Program, closed: bool) -> None:
+    """The function that trains returns, and what it has kept is freed: that is no part of the step."""
+    for _ in range(12):
+        program.block(BATCH)
+        program.tick(MODULE, 300, 50)
+        program.backward()
+        program.opt()
+        program.block(AFTER)
+    end = program.position
+    program.position += 12  # it is freed
+    if closed:
+        program.close_recording()
+    assert program.result().ends[-1] == end
+
+
 def test_where_the_first_call_also_follows_an_update_nothing_trails(program: Program) -> None:
     """A generator's noise is made between two updates from the first iteration on."""
     program.new(1)
