@@ -30,7 +30,6 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument(
         TRY,
-        dest="try_",
         action="store_true",
         help="in the place of FILE: script.py and its arguments, which runs for a few steps with one change after the "
         "other; see: cuptimem advice --try --help",
@@ -39,12 +38,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    if arguments and arguments[0] == TRY:
-        return advice_try.main(arguments[1:])
+    before, tries, behind = _around_try(arguments)
+    if tries and all(word == "--json" for word in before):
+        return advice_try.main([*before, *behind])
     ours = parser()
-    options = ours.parse_args(_file_first(arguments))
-    if options.try_:
+    if tries:
         ours.error(f"{TRY} stands first: cuptimem advice {TRY} [options] script.py [args ...]")
+    options = ours.parse_args(_file_first(arguments))
     report = reading.read(options, with_lives=True)
     if options.changes is not None:
         found = advice.estimate(report, options.device, **dict(options.changes))
@@ -61,12 +61,21 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _around_try(arguments: Sequence[str]) -> tuple[list[str], bool, list[str]]:
+    """What stands before --try, whether it is there, and what follows."""
+    given = list(arguments)
+    if TRY not in given:
+        return given, False, []
+    at = given.index(TRY)
+    return given[:at], True, given[at + 1 :]
+
+
 def _file_first(arguments: Sequence[str]) -> list[str]:
     """A trace behind the changes is no change: `--what-if sgd run.cmem` reads run.cmem."""
     given = list(arguments)
-    if "--what-if" in given and given[-1].endswith(".cmem"):
-        return [given[-1], *given[:-1]]
-    return given
+    behind = given.index("--what-if") if "--what-if" in given else len(given)
+    files = [word for word in given[behind:] if word.endswith(".cmem") and not word.startswith("-")]
+    return [*files, *(word for word in given if word not in files)] if len(files) == 1 else given
 
 
 def _change(text: str) -> tuple[str, object]:

@@ -44,6 +44,8 @@ def main() -> None:
             requests.close()
             os.close(answers)
             try_program.become(request)
+        with contextlib.suppress(OSError):  # the child does it as well: whichever comes first, its group can be killed
+            os.setpgid(pid, pid)
         _answer(answers, {"status": wait(pid, requests.fileno(), request["timeout"])})
 
 

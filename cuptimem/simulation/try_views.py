@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from cuptimem.output.text import advice_views
 from cuptimem.output.text.blocks import Block, Column, Table, Text
 from cuptimem.output.text.words import plural, share, size
 from cuptimem.report.advice import Advice, Proposal
@@ -11,7 +12,7 @@ from cuptimem.simulation.tries import CPU, Tried
 LEAST = 0.02  # of the peak: what saves less is named, and no row
 
 _LINES = 12  # of a failed program's output
-_FREE = ((True, "free: neither time nor accuracy"), (False, "trades: each with its cost"))
+_FREE = ((True, "free: no slower, equal up to rounding"), (False, "trades: each with its cost"))
 
 
 def blocks(
@@ -28,13 +29,22 @@ def blocks(
     title = f"{program} on {where}: peak {size(as_it_is.peak_bytes)}{reserved} {stretch}"
     result: list[Block] = [Text(f"{title}; {plural(len(tried), 'change')} tried", "title"), Text()]
     proposals = {one.technique: one for one in advised.proposals} if advised is not None else {}
-    rows = [one for one in tried if _is_row(one, as_it_is) or (not one.is_answer and one.change in proposals)]
+    rows = [one for one in tried if _is_row(one, as_it_is) or one.change in proposals]
     rows.sort(key=lambda one: _peak(one, proposals))
     for is_free, words in _FREE:
         if chosen := [one for one in rows if changes.is_free(one.change) is is_free]:
             result += [Text(words, "strong"), _table(chosen, as_it_is, predicted, proposals), Text()]
     little = [one for one in tried if one.is_answer and one not in rows]
-    return result + [Text(line, hang=2, prose=True) for line in (*_little(little, as_it_is), *_without(tried))]
+    lines = (*_little(little, as_it_is), *_without(tried), *_later(as_it_is))
+    return result + [Text(line, hang=2, prose=True) for line in lines]
+
+
+def _later(as_it_is: Tried) -> list[str]:
+    """What a few steps did not come to."""
+    if not as_it_is.steps:
+        return []
+    text = f"An evaluation behind {plural(as_it_is.steps, 'step')} is not in these peaks: --steps 0 runs to the end"
+    return [f"{text}, and so do --change no_grad and --change keep_evaluation"]
 
 
 def _peak(one: Tried, proposals: Mapping[str, Proposal]) -> int:
@@ -66,7 +76,7 @@ def _table(
     columns += [Column("predicted", True)] * bool(predicted) + [Column("reserved", True)] * with_reserved
     first, with_places = len(columns), any(one.change in proposals for one in rows)
     if with_places:
-        columns += [Column("where", flexible=True, keep_end=True, least=12), Column("write", flexible=True, least=40)]
+        columns += advice_views.PLACE
     lines = []
     for one in rows:
         before, peak, foretold = as_it_is.peak_bytes or 0, _peak(one, proposals), predicted.get(one.change)
@@ -77,11 +87,8 @@ def _table(
     return Table(tuple(columns), tuple(lines), first)
 
 
-def _place(one: Proposal | None) -> tuple[str, str]:
-    """Where, and what to write there."""
-    if one is None:
-        return "", ""
-    return "" if one.frame is None else one.frame.shown, one.write
+def _place(one: Proposal | None) -> tuple[str, ...]:
+    return ("",) * len(advice_views.PLACE) if one is None else advice_views.place(one)
 
 
 def _little(tried: Sequence[Tried], as_it_is: Tried) -> list[str]:

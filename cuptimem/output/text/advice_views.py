@@ -10,14 +10,13 @@ from cuptimem.report.model import Report
 _QUICK = 20_000  # blocks: with more the summary waits for no advice
 _BEST = 4
 
-_COLUMNS = (
-    Column("saves", right=True),
-    Column("share", right=True),
-    Column("change"),
+_WHOLE = 120  # a text of less is never cut: it stands under its row where there is no room beside it
+PLACE = (
     Column("where", flexible=True, keep_end=True, least=12),
-    Column("write", flexible=True, least=40),
-    Column("cost", flexible=True, least=16),
+    Column("write", flexible=True, least=_WHOLE),
+    Column("cost", flexible=True, least=_WHOLE),
 )
+_COLUMNS = (Column("saves", right=True), Column("share", right=True), Column("change"), *PLACE)
 
 
 def advice(one: Advice) -> list[Block]:
@@ -25,7 +24,7 @@ def advice(one: Advice) -> list[Block]:
     blocks: list[Block] = [Text(f"peak {size(one.peak)} on {one.device}{step}", "title")]
     if one.reason:
         return [*blocks, Text(f"Nothing is predicted: {one.reason}.")]
-    for free, title in ((True, "free: neither time nor accuracy"), (False, "trades: each with its cost")):
+    for free, title in ((True, "free: no slower, equal up to rounding"), (False, "trades: each with its cost")):
         rows = [row for row in one.proposals if row.free is free]
         if rows:
             blocks += [
@@ -44,18 +43,22 @@ def short(report: Report) -> list[Block]:
     """The best changes in a line; nothing where the report has no single blocks, too many, or none would help."""
     if not report.lived or len(report.lives().blocks) > _QUICK:
         return []
-    rows = report.advice.proposals[:_BEST]
+    rows = sorted(report.advice.proposals, key=lambda one: one.bytes)[:_BEST]
     if not rows:
         return []
     peak = report.peak.bytes
     said = (f"{one.technique} {share(one.saved, peak)}" for one in rows)
-    return [Text(f"What would lower it, each alone: {', '.join(said)}", hang=2)]
+    return [Text(f"What would lower it, each alone: {', '.join(said)} (cuptimem advice)", hang=2)]
 
 
 def _row(one: Proposal, peak: int) -> tuple[str, ...]:
-    where = "" if one.frame is None else one.frame.shown
     about = "about " if one.confidence == "rough" else ""
-    return f"{about}{size(one.saved)}", share(one.saved, peak), one.technique, where, one.write, one.cost
+    return f"{about}{size(one.saved)}", share(one.saved, peak), one.technique, *place(one)
+
+
+def place(one: Proposal) -> tuple[str, ...]:
+    """As PLACE: where, what to write there, and what it costs."""
+    return "" if one.frame is None else one.frame.shown, one.write, one.cost
 
 
 def _silent(one: Advice) -> Sequence[Text]:

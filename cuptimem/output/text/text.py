@@ -103,7 +103,8 @@ def shown(table: Table, width: int | None) -> Table:
         return fit(table, width)
     names = [column.name for column in table.columns[table.first :]]
     rows = [zip(names, row[table.first :], strict=True) for row in table.rows]
-    under = tuple((INDENT + ", ".join(f"{name} {cell}" for name, cell in row if cell),) for row in rows)
+    shown = (", ".join(f"{name} {cell}" for name, cell in row if cell) for row in rows)
+    under = tuple((INDENT + text,) if text else () for text in shown)
     return fit(replace(_of_columns(table, range(table.first)), under=under), width)
 
 

@@ -314,7 +314,7 @@ train()
 """
     run(program)
     shown = verb(tmp_path, "holders", "run.cmem", ":8").stdout
-    assert "held by losses in train() → list[0:23], as of step 24" in shown
+    assert "held by losses in train() → list[0:23], as of step 23" in shown
     done = verb(tmp_path, "holders", "script.py:6")
     assert done.returncode == 1 and "nothing of it was alive at the end, and it did not grow" in done.stderr
     machine = json.loads(verb(tmp_path, "holders", "run.cmem", "--json").stdout)

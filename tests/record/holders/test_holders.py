@@ -384,7 +384,7 @@ def test_the_look_at_the_end_replaces_what_is_still_alive() -> None:
     with cuptimem.profile() as prof:
         train(40, lambda step: Stays.losses.append(new()), keep=False)
     (path,) = paths(prof.report)
-    assert path.endswith("Stays.losses (class) → list[0:39]")  # the last one is of no step, and was not judged
+    assert path.endswith("Stays.losses (class) → list[0:40]")
 
 
 def test_searches_only_where_something_grows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,7 +397,8 @@ def test_searches_only_where_something_grows(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_long_recording_is_searched_sooner_and_then_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In step 12, as in step 24 there is too much to read; the report says that the searches have ended."""
+    """Behind the update of step 11, as behind that of step 23 there is too much to read; the report says that the
+    searches have ended."""
     monkeypatch.setattr(recorder, "EVENTS_A_SECOND", 0)
 
     def each(step: int) -> None:
@@ -408,7 +409,7 @@ def test_a_long_recording_is_searched_sooner_and_then_no_more(monkeypatch: pytes
     with cuptimem.profile() as prof:
         train(40, each)
     assert paths(prof.report) == ["losses in train() → list[0:11]"]
-    assert [one.step for leak in prof.report.leaks for one in leak.holders] == [12]
+    assert [one.step for leak in prof.report.leaks for one in leak.holders] == [11]
     monkeypatch.setattr(recorder, "EARLY_EVENTS", 10)
     with cuptimem.profile() as prof:
         train(40)

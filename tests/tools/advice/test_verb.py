@@ -59,7 +59,7 @@ def test_rows() -> None:
     )
     rejected = (Rejected("fused", "elsewhere", 100), Rejected("sgd", "elsewhere"), Rejected("accumulate", "", 120))
     shown = text.render(advice_views.advice(Advice("cuda:0", 100, 3, rows, rejected)), 200)
-    assert "free: neither time nor accuracy" in shown
+    assert "free: no slower, equal up to rounding" in shown
     assert shown.index("zero_grad_late") < shown.index("trades") < shown.index("about 50 B")
     assert "would raise this peak: accumulate by 20 B" in shown
     assert "saves nothing here: fused, sgd (elsewhere)" in shown

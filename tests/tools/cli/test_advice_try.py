@@ -76,9 +76,9 @@ FOUND = [
 SHOWN = """\
 train.py on a simulated h100: peak 1000.0 MiB (1.1 GiB reserved) in 3 steps; 7 changes tried
 
-free: neither time nor accuracy
-  change              saves       peak tried  predicted  reserved  where          write
-  fused_attention  80.0 MiB  8 %           -  920.0 MiB         -  /w/model.py:9  scaled_dot_product_attention
+free: no slower, equal up to rounding
+  change              saves       peak tried  predicted  reserved  where          write                         cost
+  fused_attention  80.0 MiB  8 %           -  920.0 MiB         -  /w/model.py:9  scaled_dot_product_attention  none
 
 trades: each with its cost
   change                   saves        peak tried  predicted    reserved
@@ -91,6 +91,8 @@ does not work with this program: in_place: RuntimeError: modified by an inplace
   operation at train.py:4
 not applied: no_grad: no model is called in evaluation mode
 not applied: fused_attention: attention by hand
+An evaluation behind 3 steps is not in these peaks: --steps 0 runs to the end,
+  and so do --change no_grad and --change keep_evaluation
 """
 
 
@@ -233,5 +235,7 @@ def test_verb_on_the_cpu(run: Callable[..., Result], tmp_path: Path) -> None:
     failed = run(*command, "train.py")
     assert failed.code == 5 and not failed.out
     assert failed.err.startswith("train.py fails as it is, on the CPU: ValueError: no data at train.py:2\n  hello\n")
-    late = run("-m", "cuptimem", "advice", "--json", "--try", "train.py")
+    as_json = run("-m", "cuptimem", "advice", "--json", *command[3:], "train.py")
+    assert as_json.code == 5 and json.loads(as_json.out)["as_it_is"]["error"] == "ValueError: no data at train.py:2"
+    late = run("-m", "cuptimem", "advice", "run.cmem", "--try", "train.py")
     assert late.code == 2 and "--try stands first" in late.err

@@ -111,7 +111,7 @@ def test_who_holds_a_leak(kernel: Kernel) -> None:
     ).report
     number = kernel.number
     assert f"The leak of In[{number}]:9 is held by losses" in html
-    assert "held by losses in the notebook → list[0:23]" in html  # the last one is of no step
+    assert "held by losses in the notebook → list[0:24]" in html
     assert kernel.value("[leak.where for leak in r.leaks]") == f"['In[{number}]:9']"
     assert f"counted by the optimizer&#x27;s step at In[{number}]:8" in html
 
