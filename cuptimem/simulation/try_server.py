@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 
@@ -32,6 +33,7 @@ def main() -> None:
     from cuptimem.report import load  # noqa: F401
     from cuptimem.simulation import try_program
 
+    count_devices_in_a_fork()
     # The first optimizer of a program imports torch._dynamo.
     _answer(answers, {"unfit": import_all(["torch._dynamo", *setup["modules"]])})
     while line := requests.readline():
@@ -77,17 +79,46 @@ def kill_group(pid: int) -> None:
 
 def import_all(names: list[str]) -> str:
     """Imports the modules where that works. The name of one that left this process unfit to fork, else ""."""
-    import torch
-
-    cuda: Any = torch.cuda
     for name in names:
         if name in sys.modules:
             continue
         with contextlib.suppress(BaseException):  # then the program imports it, or does not
             importlib.import_module(name)
-        if len(os.listdir("/proc/self/task")) > 1 or cuda.is_initialized():
+        if len(os.listdir("/proc/self/task")) > 1 or not cuda_works_in_forks():
             return name
     return ""
+
+
+def cuda_works_in_forks() -> bool:
+    """Only a fork can say it: PyTorch marks a process as lost to its forks without starting CUDA, too."""
+    import torch
+
+    cuda: Any = torch.cuda
+    return not cuda.is_initialized() and in_a_fork(cuda._is_in_bad_fork) == 0
+
+
+def count_devices_in_a_fork() -> None:
+    """A library that asks at its import whether there is a device would leave this process unfit to fork: it gets the
+    number from here. The forks ask PyTorch again."""
+    import torch
+
+    lower: Any = torch._C
+    count = getattr(lower, "_cuda_getDeviceCount", None)
+    if count is None:
+        return
+    server, devices = os.getpid(), max(0, in_a_fork(count))
+    lower._cuda_getDeviceCount = lambda: devices if os.getpid() == server else count()
+
+
+def in_a_fork(function: Callable[[], int]) -> int:
+    """What it returns there, a small number; -1 where it fails."""
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            os._exit(int(function()))
+        os._exit(255)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return code if 0 <= code < 255 else -1
 
 
 def skip_drawing() -> None:

@@ -204,6 +204,31 @@ assert torch.load({here!r})["bias"].shape == (8,)
     assert all_steps["error"] is None and (tmp_path / "model.pt").read_text() == "the user's own"
 
 
+LIBRARIES = """
+from cuptimem.simulation import tries
+program = "import asks, starts, torch; torch.ones(1 << 20, device='cuda')"
+with tries.Server("h100", ["asks", "starts", "imports_it"]) as server:
+    for _ in range(2):
+        found = server.run(["-c", program], "", None)
+        assert (found.error, found.peak_bytes) == (None, 4 << 20), found
+        server.import_what_was_used()
+    assert server._unfit == {"starts", "imports_it"}, server._unfit
+"""
+
+
+def test_libraries_that_ask_for_the_device_at_import(sim_python: str, tmp_path: Path) -> None:
+    """The first has the number of devices without harm; the second starts CUDA, which no fork could use then."""
+    asks = "assert torch.cuda.is_available() and torch.accelerator.is_available() and torch.cuda.device_count() == 1"
+    (tmp_path / "asks.py").write_text(f"import torch\n{asks}\n")
+    (tmp_path / "starts.py").write_text("import torch\ntorch.cuda.init()\n")
+    (tmp_path / "imports_it.py").write_text("import asks, starts\n")
+    environment = clean_environment() | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sim_python, "-c", LIBRARIES], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_modules_and_arguments(tried: Answers, tmp_path: Path) -> None:
     """-m, the program's own modules, its arguments and its folder are as Python has them."""
     package = tmp_path / "package"
