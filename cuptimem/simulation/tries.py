@@ -37,7 +37,7 @@ class Tried:
     """What a try found. Neither error nor why_not: the peak is that of the program with the change."""
 
     change: str  # "" for the program as it is
-    peak_bytes: int | None  # in tensors; None where it is not known
+    peak_bytes: int | None  # in tensors; None where it is not known, as of a change that was not applied
     reserved_bytes: int | None  # None on the CPU as well
     applied: int  # how often the change did something
     error: str | None = None  # it does not work with this program, and why
@@ -159,7 +159,7 @@ class Server:
         nothing = "" if result["peak"] else "it allocated nothing" + ("" if self._cpu else " on the simulated device")
         error: str | None = result["error"] or nothing or None
         why_not = result["refused"] or _why_not(result["applied"])
-        known = error is None and not result["refused"]
+        known = error is None and not why_not
         return Tried(
             change,
             result["peak"] if known else None,
