@@ -94,6 +94,20 @@ def pieces(hand):
         optimizer.step()
 
 
+def evaluates(hand):
+    """Training in half precision leaves an evaluation as it is, which is smaller here."""
+    model = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        with torch.no_grad():
+            assert model(torch.randn(64, 256, device="cuda")).dtype is torch.float32
+        with torch.autocast("cuda", torch.bfloat16, enabled=hand == "autocast"):
+            loss = model(torch.randn(4096, 256, device="cuda")).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 def workers(hand):
     """Batches come from other processes, and a schedule follows the optimizer."""
     parts = 2 if hand == "accumulate" else 1
