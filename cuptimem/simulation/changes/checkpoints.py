@@ -43,8 +43,28 @@ class Checkpoint(Change):
 
     def _wrap_all(self, modules: Iterable[nn.Module]) -> None:
         for module in modules:
-            if not hasattr(module.forward, "checkpointed"):
+            if hasattr(module.forward, "checkpointed"):
+                continue
+            if hasattr(module, "gradient_checkpointing") and not module.gradient_checkpointing:
+                self._switch_on(module)
+            else:
                 module.forward = self._wrapped(module, module.forward)
+
+    def _switch_on(self, module: Any) -> None:
+        """A layer of transformers knows how: it gets no cache, which forward in backward would fill a second time."""
+
+        def function(forward: Any, *arguments: Any, **keywords: Any) -> Any:
+            if not calls.in_backward():
+                self.applied += 1
+            return checkpoint(forward, *arguments, use_reentrant=False, **keywords)
+
+        module.gradient_checkpointing, module._gradient_checkpointing_func = True, function
+        for model in calls.models():
+            parts: list[Any] = list(model.modules())
+            if any(part is module for part in parts):
+                for part in parts:  # models make no cache either: theirs is no attribute of the class
+                    if "gradient_checkpointing" in vars(part):
+                        part.gradient_checkpointing, part._gradient_checkpointing_func = True, function
 
     def _in_segments(self, stack: nn.Sequential, forward: Any) -> Any:
         segments = round(len(stack) ** 0.5)

@@ -21,6 +21,7 @@ PAIRS = (
     *(("lightning_fit", change, 0) for change in ("sgd", "fused", "checkpoint")),
     *(("lightning_fit", change, 0.01) for change in ("autocast", "accumulate")),
     *(("vit", change, 0) for change in ("autocast", "checkpoint", "fused_attention")),
+    ("eager", "checkpoint", 0.01),
     ("generate", "no_grad", 0),
 )
 
