@@ -21,36 +21,51 @@ def _why_not(program: Program, blocks: list[Block]) -> str:
     return ""
 
 
-def _outlives(block: Block, steps: int) -> bool:
-    return block.step >= 0 and block.end_step is not None and block.end_step - block.step == steps
+def _waits(program: Program, block: Block) -> bool:
+    """Whether a later step frees it, and until then no backward pass could have added to it."""
+    end = program.step_end(block.step)
+    if block.step < 0 or block.end_step is None or end is None or block.end <= end:
+        return False
+    between = range(block.step + 1, block.end_step)
+    if any(program.step_end(step) is None or step in program.trained for step in between):
+        return False
+    return block.end_step > block.step and not program.backward_between(end, block.end)
+
+
+def _after(program: Program, block: Block) -> int:
+    """Where its step has ended for certain: its own end, else where the next step that was kept begins."""
+    end = program.step_end(block.step)
+    begins = (one.begin for one in program.stretches if one.step > block.step)
+    return end if end is not None else min(begins, default=block.end)
 
 
 def zero_grad_late(program: Program, blocks: list[Block], value: str) -> Change | str:
-    """Gradients that the next step frees end with the step that made them."""
+    """Gradients that a later step frees end with the step that made them; so do those of the last step."""
     if why := _why_not(program, blocks):
         return why
-    edited, found = [], False
-    for block in blocks:
-        end = program.step_end(block.step)
-        if block.category == "gradient" and end is not None and block.end > end and _outlives(block, 1):
-            edited.append(block.ending(end))
-            found = True
-        else:
-            edited.append(block)
-    if not found:
+    gradients = [block for block in of_category(blocks, "gradient") if block.step >= 0]
+    freed = {(block.of.stack, block.of.operator, block.bytes) for block in gradients if _waits(program, block)}
+    late = {
+        id(block): _after(program, block)
+        for block in gradients
+        if (block.of.stack, block.of.operator, block.bytes) in freed
+        and not program.backward_between(_after(program, block), block.end)
+    }
+    if not late:
         return "gradients are gone by the next step"
+    edited = [block.ending(late[id(block)]) if id(block) in late else block for block in blocks]
     write = "optimizer.zero_grad() right behind this line, not before the next backward pass"
     return Change(edited, program.optimizer_frames[0], write)
 
 
 def _lasting(program: Program, blocks: list[Block]) -> list[Block]:
-    """Gradients that stay for several steps: they are zeroed, not freed."""
-    last = max((one.step for one in program.steps), default=-1)
-    return [
-        block
-        for block in of_category(blocks, "gradient")
-        if block.step >= 0 and (last if block.end_step is None else block.end_step) - block.step > 1
-    ]
+    """Gradients that stay through a later step with a backward pass: they are zeroed, not freed."""
+    trained = [(one.step, one.end) for one in program.steps if one.step in program.trained]
+
+    def stays(block: Block) -> bool:
+        return any(block.step < step and block.end > end for step, end in trained)
+
+    return [block for block in of_category(blocks, "gradient") if block.step >= 0 and stays(block)]
 
 
 def set_to_none(program: Program, blocks: list[Block], value: str) -> Change | str:

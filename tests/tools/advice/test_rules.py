@@ -72,9 +72,32 @@ def test_two_optimizers() -> None:
     assert gradients.zero_grad_late(one, one.blocks, "") == "several optimizers: whose gradients they are is unknown"
 
 
-def test_gradients_that_evaluation_keeps_are_not_zeroed_in_place() -> None:
-    one = program(*rows_of_gradients(250), (210, 211, 100, 2, contributor("backward", "gradient")))
-    assert "not found again" in str(gradients.set_to_none(one, one.blocks, ""))
+def test_gradients_that_wait_through_an_evaluation() -> None:
+    """The next training step frees them: not zeroed in place, and freed too late."""
+    one = program(*rows_of_gradients(250), (260, 350, 100, 2, GRADIENT), steps=4)
+    assert gradients.set_to_none(one, one.blocks, "") == "gradients are set to None already"
+    change = gradients.zero_grad_late(one, one.blocks, "")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (1100, 1000)
+
+
+def test_gradients_that_another_backward_pass_may_add_to() -> None:
+    one = program(*rows_of_gradients(250), (130, 131, 100, 1, contributor("backward", "temporary")))
+    assert isinstance(gradients.zero_grad_late(one, one.blocks, ""), str)
+
+
+def test_gradients_of_the_last_step() -> None:
+    """Nothing frees them; those of the same line before were freed."""
+    last = [(250, -1, 100, 2, GRADIENT), (310, 320, 2000, 3, contributor("forward", "temporary"))]
+    one = program(*rows_of_gradients(150), *last, steps=4)
+    change = gradients.zero_grad_late(one, one.blocks, "")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (2100, 2000)
+
+
+def test_gradients_that_wait_through_steps_that_were_not_kept() -> None:
+    one = program(*rows_of_gradients(450), steps=3)
+    assert isinstance(gradients.zero_grad_late(one, one.blocks, ""), str)
 
 
 def test_an_optimizer_that_cannot_be_fused() -> None:
