@@ -15,11 +15,13 @@ _WEIGHTS = re.compile(r"^(?:Addmm|Mm|Convolution|Cudnn\w*|Embedding|Linear)Backw
 
 
 def scaled(program: Program, blocks: list[Block], factor: float) -> list[Block]:
-    """What is made in steps for the batch grows with it; a node's temporary of exactly a parameter's size does not."""
+    """What training makes for the batch grows with it; a node's temporary of exactly a parameter's size does not."""
     parameters = {block.bytes for block in of_category(blocks, "parameter", "gradient")}
 
     def fixed(block: Block) -> bool:
-        if block.category in _FIXED or block.phase == "optimizer" or block.step < 0 or block.requested <= _SMALL:
+        if block.step < 0 or block.step in program.evaluated or block.of.stack in program.evaluating:
+            return True  # evaluation has a batch of its own
+        if block.category in _FIXED or block.phase == "optimizer" or block.requested <= _SMALL:
             return True
         return block.bytes in parameters and block.node is not None and _WEIGHTS.match(block.node) is not None
 
@@ -48,8 +50,11 @@ def batch(program: Program, blocks: list[Block], value: str) -> Change | str:
 def accumulate(program: Program, blocks: list[Block], value: str) -> Change | str:
     """Smaller blocks; gradients are there from the step's start, and the value that is added beside each."""
     parts = int(value) if value.isdigit() and int(value) > 0 else 2
-    if not program.optimizer_frames:
-        return "no optimizer was seen"
+    frame = program.forward_frame
+    if frame is None:
+        return "no gradient was made in a step"
+    if not value and any(one.step in program.evaluated and one.begin <= program.at < one.end for one in program.steps):
+        return "the peak is in evaluation"
     edited: list[Block] = []
     begin = {one.step: one.begin for one in program.stretches}
     for block in scaled(program, blocks, 1 / parts):
@@ -59,8 +64,8 @@ def accumulate(program: Program, blocks: list[Block], value: str) -> Change | st
             continue
         edited.append(replace(block, birth=begin[block.step] + 1, end=min(block.end, end)))
         edited.append(replace(block, end=min(block.end, block.birth + GAP + GAP // 2)))
-    write = f"{parts} smaller batches, a backward pass of each, then this step"
-    return Change(edited, program.optimizer_frames[0], write, f"{parts} times the launches")
+    write = f"forward of this line and its backward pass for each of {parts} parts of the batch, then one step"
+    return Change(edited, frame, write, f"{parts} times the launches")
 
 
 BATCH = Technique("batch", False, "good", batch, asked_only=True)

@@ -9,7 +9,7 @@ from functools import cached_property
 from cuptimem.errors import core
 from cuptimem.report.contents import Contributor
 from cuptimem.report.lives import Lives
-from cuptimem.report.stacks import Frame, user_frame
+from cuptimem.report.stacks import Frame, Stack, user_frame
 
 GAP = 1 << 12  # between two changes of a device: csrc/analysis/lives.h
 FOREVER = 1 << 62
@@ -118,6 +118,18 @@ class Program:
         return [one for one in self.stretches if one.loop]
 
     @cached_property
+    def evaluated(self) -> frozenset[int]:
+        """Steps of loops without a backward pass, where another loop has them. Of no other step is that known."""
+        training = {one.loop for one in self.steps if one.step in self.trained}
+        return frozenset(one.step for one in self.steps if training and one.loop not in training)
+
+    @cached_property
+    def evaluating(self) -> frozenset[Stack]:
+        """Where evaluation makes blocks and no step of training does."""
+        training = {block.of.stack for block in self.blocks if block.step in self.trained}
+        return frozenset(block.of.stack for block in self.blocks if block.step in self.evaluated) - training
+
+    @cached_property
     def births(self) -> list[int]:
         return [block.birth for block in self.blocks]
 
@@ -145,12 +157,14 @@ class Program:
     @cached_property
     def optimizer_frames(self) -> list[Frame]:
         """The user's lines in which an optimizer's step ran, the one with the most bytes first."""
-        sums: dict[Frame, int] = {}
-        for block in self.optimizer_blocks:
-            if (frame := user_frame(block.of.origin or block.of.stack)) is not None:
-                place = next((one for one in sums if one.same_line(frame)), frame)
-                sums[place] = sums.get(place, 0) + block.bytes
-        return sorted(sums, key=lambda one: -sums[one])
+        made = self.optimizer_blocks
+        return _lines((user_frame(block.of.origin or block.of.stack), block.bytes) for block in made)
+
+    @cached_property
+    def forward_frame(self) -> Frame | None:
+        """The user's line whose forward pass leads to the most gradients."""
+        made = (block for block in of_category(self.blocks, "gradient") if block.step >= 0)
+        return next(iter(_lines((call_line(block.of.stack), block.bytes) for block in made)), None)
 
     def with_bytes(self, block: Block, requested: int) -> Block:
         """The block for a request of another size."""
@@ -159,6 +173,27 @@ class Program:
 
     def rounded(self, requested: int) -> int:
         return requested if self.device == "cpu" else -(-requested // ROUNDING) * ROUNDING
+
+
+def _lines(sizes: Iterable[tuple[Frame | None, int]]) -> list[Frame]:
+    """The lines, the one with the most bytes first."""
+    sums: dict[Frame, int] = {}
+    for frame, size in sizes:
+        if frame is not None:
+            place = next((one for one in sums if one.same_line(frame)), frame)
+            sums[place] = sums.get(place, 0) + size
+    return sorted(sums, key=lambda one: -sums[one])
+
+
+def call_line(stack: Stack) -> Frame | None:
+    """The user's line outside of every module's call: where the whole forward pass is called."""
+    line = None
+    for frame in reversed(stack):
+        if frame.module is not None:
+            break
+        if not frame.is_library:
+            line = frame
+    return line or user_frame(stack)
 
 
 def of_category(blocks: Sequence[Block], *categories: str) -> Iterator[Block]:

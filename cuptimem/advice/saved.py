@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from cuptimem.advice.program import FOREVER, GAP, Block, Program, total
+from cuptimem.advice.program import FOREVER, GAP, Block, Program, call_line, total
 from cuptimem.advice.technique import Change, Technique
-from cuptimem.report.stacks import user_frame
 from cuptimem.words import size
 
 _FORWARD_LIFE = 3  # births
@@ -27,7 +26,7 @@ def offload(program: Program, blocks: list[Block], value: str) -> Change | str:
     last = max(block.step for block in moved)
     there = total(block for block in moved if block.step == last)
     write = "with torch.autograd.graph.save_on_cpu(pin_memory=True): around this line"
-    frame = user_frame(max(moved, key=lambda one: one.bytes).of.stack)
+    frame = call_line(max(moved, key=lambda one: one.bytes).of.stack)
     return Change(edited, frame, write, f"{size(there)} to the host and back in each step")
 
 

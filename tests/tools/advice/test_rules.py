@@ -1,9 +1,10 @@
 """Where free changes are silent: a false alarm is worse than none. On blocks made by hand, without PyTorch."""
 
 from array import array
+from dataclasses import replace
 
-from cuptimem.advice import gradients, in_place, optimizers
-from cuptimem.advice.program import GAP, Program
+from cuptimem.advice import batches, gradients, in_place, optimizers
+from cuptimem.advice.program import GAP, Program, call_line
 from cuptimem.report.contents import Contributor
 from cuptimem.report.lives import LifeBlocks, LifeSteps, Lives
 from cuptimem.report.stacks import Frame
@@ -137,3 +138,45 @@ def test_inputs_that_others_may_read() -> None:
         activation("Conv2d", "gelu", "GeluBackward0", SEQUENTIAL),  # it needs its input
     ):
         assert isinstance(in_place.in_place(one, one.blocks, ""), str)
+
+
+def with_evaluation(size: int) -> Program:
+    """Steps 0 and 1 train; step 2 is of a loop without a backward pass."""
+    made = contributor("forward", "activation")
+    gradient = contributor("backward", "gradient", *layer("Linear", "linear", 1))
+    test = contributor("forward", "activation", Frame("train.py", "test", 20))
+    first: list[Row] = [(10, 60, 4000, 0, made), (50, 80, 100, 0, gradient)]
+    second: list[Row] = [(110, 160, 4000, 1, made), (150, 180, 100, 1, gradient)]
+    one = program(*first, *second, (210, 220, size, 2, test))
+    one.stretches = [*one.stretches[:2], replace(one.stretches[2], loop="evaluation")]
+    return one
+
+
+def test_evaluation_has_a_batch_of_its_own() -> None:
+    one = with_evaluation(9000)
+    change = batches.batch(one, one.blocks, "x0.5")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (9000, 9000)
+    assert batches.accumulate(one, one.blocks, "") == "the peak is in evaluation"
+
+
+def test_a_smaller_batch_ends_where_evaluation_begins() -> None:
+    one = with_evaluation(3000)
+    change = batches.accumulate(one, one.blocks, "")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (4100, 3000)
+    assert change.frame == LOOP  # where forward is called
+
+
+def test_inference_alone_follows_its_batch() -> None:
+    one = program((10, 60, 4000, 0, contributor("forward", "activation")))
+    change = batches.batch(one, one.blocks, "x0.5")
+    assert not isinstance(change, str)
+    assert one.replay(change.blocks)[0] == 2000
+
+
+def test_the_line_that_calls_the_whole_forward_pass() -> None:
+    inner = Frame("model.py", "Model.forward", 30, module="Model", module_address=3)
+    outer = Frame(f"{TORCH}/nn/modules/module.py", "_call_impl", 1)
+    assert call_line((*layer("Linear", "linear", 4), inner, outer, LOOP)) == LOOP
+    assert call_line((Frame(f"{TORCH}/functional.py", "f", 1), inner)) == inner
