@@ -90,8 +90,18 @@ def no_foreach(program: Program, blocks: list[Block], value: str) -> Change | st
     return Change(edited, frame, "foreach=False for the optimizer of this line", "a launch for each parameter")
 
 
+def _for_one(program: Program, blocks: list[Block], gradients: list[Block]) -> float:
+    """What the step has for a moment, by the bytes of the gradients that it had."""
+    temporaries = _temporaries(program, blocks)
+    if program.device == "cpu" or not temporaries:
+        return 0  # a loop over the parameters
+    most, at = program.replay(temporaries)
+    step = next(block.step for block in temporaries if block.alive(at))
+    return most / max(total(block for block in gradients if block.step == step), most)
+
+
 def step_in_backward(program: Program, blocks: list[Block], value: str) -> Change | str:
-    """A gradient ends at the next birth: the optimizer used it by then."""
+    """A gradient ends at the next birth: the optimizer used it by then, with temporaries as large beside it."""
     if not program.optimizer_frames:
         return "no optimizer was seen"
     if len(program.optimizer_frames) > 1:
@@ -104,6 +114,10 @@ def step_in_backward(program: Program, blocks: list[Block], value: str) -> Chang
         block.ending(program.later_birth(block.birth, 1)) if id(block) in ids else block
         for block in _without(blocks, _temporaries(program, blocks))
     ]
+    needed = _for_one(program, blocks, gradients)
+    for block in gradients if needed else ():
+        size = program.rounded(round(needed * block.bytes))
+        edited.append(replace(block, birth=block.birth + 1, end=block.birth + GAP // 2, bytes=size))
     write = "step in Tensor.register_post_accumulate_grad_hook of each parameter"
     return Change(edited, program.optimizer_frames[0], write, "no gradient clipping, scaling or accumulation")
 

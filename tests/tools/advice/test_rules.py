@@ -19,7 +19,7 @@ def contributor(phase: str, category: str, *stack: Frame, saved_by: str | None =
     return Contributor(0, 0, (*stack, LOOP), phase, category=category, saved_by=saved_by)
 
 
-def program(*rows: Row, clock: str = "optimizer", steps: int = 3, length: int = 100) -> Program:
+def program(*rows: Row, clock: str = "optimizer", steps: int = 3, length: int = 100, device: str = "cpu") -> Program:
     """Positions count from 1; each step has `length` of them."""
     columns = [array("q") for _ in range(7)]
     for i, (birth, end, size, step, _) in enumerate(rows):
@@ -36,7 +36,7 @@ def program(*rows: Row, clock: str = "optimizer", steps: int = 3, length: int = 
         array("q", [(step + 1) * length * GAP for step in numbers]),
         array("q", [0] * steps),
     )
-    lives = Lives("cpu", False, LifeBlocks(*columns), tuple(row[4] for row in rows), marks, ("training",))
+    lives = Lives(device, False, LifeBlocks(*columns), tuple(row[4] for row in rows), marks, ("training",))
     return Program(lives, clock)
 
 
@@ -180,3 +180,12 @@ def test_the_line_that_calls_the_whole_forward_pass() -> None:
     outer = Frame(f"{TORCH}/nn/modules/module.py", "_call_impl", 1)
     assert call_line((*layer("Linear", "linear", 4), inner, outer, LOOP)) == LOOP
     assert call_line((Frame(f"{TORCH}/functional.py", "f", 1), inner)) == inner
+
+
+def test_a_step_in_backward_makes_its_temporaries_of_one_parameter() -> None:
+    """The step over all, of 400 bytes, had 400 beside them: that of the one with 300 has 300."""
+    gradients_made = [(50, 90, 300, 0, GRADIENT), (60, 90, 100, 0, GRADIENT)]
+    one = program(*gradients_made, (80, 81, 400, 0, UPDATE), device="cuda:0")
+    change = optimizers.step_in_backward(one, one.blocks, "")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (800, 300 + 512)  # as the allocator rounds
