@@ -50,7 +50,7 @@ def advise(report: Report, device: str | None = None) -> Advice:
     return Advice(peak.device, peak.bytes, peak.step, tuple(proposals), tuple(rejected))
 
 
-def estimate(report: Report, device: str | None = None, **changes: object) -> Estimate:
+def estimate(report: Report, device: str | None = None, /, **changes: object) -> Estimate:
     """The peak of a device with all of these changes: estimate(report, checkpoint="blocks.*", sgd=True).
 
     The names are those of Advice.proposals; a value is a pattern, a number, or True. Raises Error.
@@ -67,6 +67,8 @@ def estimate(report: Report, device: str | None = None, **changes: object) -> Es
     for name, value in asked:
         if name not in known:
             raise Error(f"no change {name!r}: there are {', '.join(sorted(known))}")
+        if value and not known[name].takes:
+            raise Error(f"{name} takes no value, not {value!r}; what is left out is not made")
         change = known[name].rule(program, blocks, value)
         if not isinstance(change, Change):
             raise Error(f"{name} does not apply: {change}")

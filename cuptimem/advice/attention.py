@@ -16,7 +16,23 @@ def _is_attention(made: list[Block]) -> bool:
     nodes = {block.node for block in made if block.node is not None}
     forward = (block.of.stack[0] for block in made if block.phase == "forward" and block.of.stack)
     product = any(_PRODUCT.search(frame.expression) for frame in forward)
-    return product and "BmmBackward0" in nodes and "SoftmaxBackward0" in nodes
+    return product and "BmmBackward0" in nodes and "SoftmaxBackward0" in nodes and not _is_ambiguous(made)
+
+
+def _is_ambiguous(made: list[Block]) -> bool:
+    """A product behind a step's last softmax is as large as the scores, too: the values are as wide as the sequence is
+    long, and sizes do not tell one from the other."""
+    last: dict[int, int] = {}
+    for block in made:
+        if block.saved_by == "SoftmaxBackward0":
+            last[block.step] = max(block.birth, last.get(block.step, block.birth))
+    return any(
+        block.phase == "forward"
+        and block.birth > last.get(block.step, block.birth)
+        and block.of.stack
+        and _PRODUCT.search(block.of.stack[0].expression)
+        for block in made
+    )
 
 
 def fused_attention(program: Program, blocks: list[Block], value: str) -> Change | str:
@@ -30,7 +46,7 @@ def fused_attention(program: Program, blocks: list[Block], value: str) -> Change
             made[block.module, block.requested].append(block)
     gone = {id(block) for some in made.values() if _is_attention(some) for block in some}
     if not gone:
-        return "what softmax saved is not seen to be attention"
+        return "what softmax saved is not seen to be attention, or what else is made there has its size"
     largest = max((block for block in saved if id(block) in gone), key=lambda one: one.bytes)
     write = "F.scaled_dot_product_attention(q, k, v), each (batch, heads, length, width), for softmax(q @ k) @ v"
     frame = user_frame(largest.of.stack)

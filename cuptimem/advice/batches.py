@@ -13,6 +13,8 @@ _FIXED = (
 _SMALL = 512
 _WEIGHTS = re.compile(r"^(?:Addmm|Mm|Convolution|Cudnn\w*|Embedding|Linear)Backward")
 
+MOST = 1_000_000  # times as large, or parts
+
 
 def scaled(program: Program, blocks: list[Block], factor: float) -> list[Block]:
     """What training makes for the batch grows with it; a node's temporary of exactly a parameter's size does not."""
@@ -32,9 +34,11 @@ def _factor(value: str) -> float | None:
     """x2, or 64:8: 64 in the place of 8."""
     if (found := re.fullmatch(r"[x*]?(\d+(?:\.\d+)?)(?::(\d+))?", value)) is None:
         return None
-    if found[2] is None:
-        return float(found[1]) if value[0] in "x*" and float(found[1]) > 0 else None
-    return float(found[1]) / int(found[2]) if int(found[2]) and float(found[1]) else None
+    if found[2] is None and value[0] not in "x*":
+        return None
+    below = int(found[2] or 1)
+    factor = float(found[1]) / below if below else 0
+    return factor if 0 < factor <= MOST else None
 
 
 def batch(program: Program, blocks: list[Block], value: str) -> Change | str:
@@ -47,9 +51,18 @@ def batch(program: Program, blocks: list[Block], value: str) -> Change | str:
     return Change(scaled(program, blocks, factor), None, "another batch size", "it learns differently", note)
 
 
+def parts_of(value: str, default: int) -> int | None:
+    """A number of parts; None: it is none."""
+    if not value:
+        return default
+    return int(value) if value.isascii() and value.isdecimal() and 2 <= int(value) <= MOST else None
+
+
 def accumulate(program: Program, blocks: list[Block], value: str) -> Change | str:
     """Smaller blocks; gradients are there from the step's start, and the value that is added beside each."""
-    parts = int(value) if value.isdigit() and int(value) > 0 else 2
+    parts = parts_of(value, 2)
+    if parts is None:
+        return f"a batch has from 2 to {MOST} parts, not {value!r}"
     frame = program.forward_frame
     if frame is None:
         return "no gradient was made in a step"
@@ -68,5 +81,5 @@ def accumulate(program: Program, blocks: list[Block], value: str) -> Change | st
     return Change(edited, frame, write, f"{parts} times the launches")
 
 
-BATCH = Technique("batch", False, "good", batch, asked_only=True)
-ACCUMULATE = Technique("accumulate", False, "good", accumulate)
+BATCH = Technique("batch", False, "good", batch, takes="a factor", asked_only=True)
+ACCUMULATE = Technique("accumulate", False, "good", accumulate, takes="parts")

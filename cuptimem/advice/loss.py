@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from cuptimem.advice.batches import parts_of
 from cuptimem.advice.program import GAP, Block, Program
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import user_frame
@@ -13,7 +14,9 @@ _LARGE = 1 << 20  # smaller ones are not worth a loop
 
 def chunked_loss(program: Program, blocks: list[Block], value: str) -> Change | str:
     """All blocks of the logits' size shrink; the head's gradient is there twice while a part's is added."""
-    parts = int(value) if value.isdigit() and int(value) > 0 else _PARTS
+    parts = parts_of(value, _PARTS)
+    if parts is None:
+        return f"rows are cut into at least 2 parts, not {value!r}"
     saved = [block for block in blocks if block.saved_by == _NODE and block.requested > _LARGE]
     if not saved:
         return "no large logits are saved for backward"
@@ -32,4 +35,4 @@ def chunked_loss(program: Program, blocks: list[Block], value: str) -> Change | 
     return Change(edited, frame, write, "the head's forward again")
 
 
-CHUNKED_LOSS = Technique("chunked_loss", False, "rough", chunked_loss)
+CHUNKED_LOSS = Technique("chunked_loss", False, "rough", chunked_loss, takes="parts")

@@ -126,5 +126,5 @@ SGD = Technique("sgd", False, "exact", sgd)
 ADAM8BIT = Technique("adam8bit", False, "exact", adam8bit)
 _ELSEWHERE = "the peak is not in the optimizer's step"
 FUSED = Technique("fused", True, "exact", fused, _ELSEWHERE)
-NO_FOREACH = Technique("no_foreach", True, "good", no_foreach, _ELSEWHERE, better="fused")
+NO_FOREACH = Technique("no_foreach", False, "good", no_foreach, _ELSEWHERE, better="fused")
 STEP_IN_BACKWARD = Technique("step_in_backward", False, "good", step_in_backward)

@@ -35,4 +35,5 @@ class Technique:
     rule: Rule
     nothing: str = "the peak is not where it acts"
     better: str = ""
+    takes: str = ""  # what its value is; "" for none
     asked_only: bool = False  # only for what-if: nothing is proposed without a value

@@ -13,7 +13,7 @@ Confidence = Literal["exact", "good", "rough"]
 class Proposal(Brief):
     """One change. bytes: the predicted peak with it. frame: where to write it, None: no line is known.
 
-    free: it costs neither time nor accuracy. confidence: "exact" (edited without a guess), "good" or "rough".
+    free: it is no slower, and equal up to rounding. confidence: "exact" (edited without a guess), "good" or "rough".
     """
 
     technique: str

@@ -36,7 +36,7 @@ KINDS: dict[str, Kind] = {
     "in_place": Kind("activations", "InPlace", "names of modules such as features.*.act", "*", is_free=True),
     "fused_attention": Kind("attention", "FusedAttention", is_free=True, of=""),
     "fused": Kind("optimizers", "Fused", is_free=True, replaces="the optimizer's temporaries"),
-    "no_foreach": Kind("optimizers", "NoForeach", is_free=True, replaces="the optimizer's temporaries"),
+    "no_foreach": Kind("optimizers", "NoForeach", replaces="the optimizer's temporaries"),
     "collect": Kind("garbage", "Collect", is_free=True),
     "keep_evaluation": Kind("evaluation", "KeepEvaluation", is_free=True, of="evaluation"),
     "checkpoint": Kind("checkpoints", "Checkpoint", "names of modules such as blocks.*"),
