@@ -150,7 +150,8 @@ def checkpoint(program: Program, blocks: list[Block], value: str) -> Change | st
         line = next((one.of.stack for one in blocks if one.phase == "forward" and inside(one.module, modules[0])), ())
         hint = "model.gradient_checkpointing_enable()" if "/transformers/" in frame.file else write
         write, frame = f"{hint}, called at {frame.place}" if hint == write else hint, user_frame(line)
-    cost = f"{_forward_again(program, blocks, modules)} % of forward again, by bytes"
+    again = _forward_again(program, blocks, modules)
+    cost = f"{again} % of forward again, by bytes" if again else "their forward again"
     return Change(edited(program, blocks, modules), frame, write, cost)
 
 

@@ -97,7 +97,7 @@ def _little(tried: Sequence[Tried], as_it_is: Tried) -> list[str]:
 
 
 def _without(tried: Sequence[Tried]) -> list[str]:
-    """Those without an answer: these save something or nothing, which nobody knows."""
+    """Those without an answer: whether these save anything is not known."""
     failed = [f"does not work with this program: {one.change}: {one.error}" for one in tried if one.error is not None]
     return failed + [f"not applied: {one.change}: {one.why_not}" for one in tried if one.why_not]
 

@@ -24,13 +24,13 @@ def followers(report: Report, steps: Sequence[Step]) -> dict[int, str]:
 
 def growth(steps: Sequence[Step], follower: Mapping[int, str]) -> str:
     """The first steps of the loop (which build state and caches) apart."""
-    settled = steps[max(2, len(steps) // 6) :] if len(steps) > 6 else steps
-    alike = _ends_alike(settled, follower)
+    later = steps[max(2, len(steps) // 6) :] if len(steps) > 6 else steps
+    alike = _ends_alike(later, follower)
     first, last = alike[0], alike[-1]
-    if len(settled) < 2:
+    if len(later) < 2:
         return f"{size(last.end)} live at its end"
     if len(alike) < 2:
-        first, last = settled[0], settled[-1]
+        first, last = later[0], later[-1]
     # What happens between two steps of the loop (an evaluation, another phase) is not theirs.
     changes = [after.end - before.end for before, after in itertools.pairwise(alike) if after.index - before.index == 1]
     change = sum(changes) if changes else last.end - first.end

@@ -1,6 +1,6 @@
 """Smaller and larger batches of the program's DataLoaders.
 
-Without a DataLoader nobody knows from outside where a batch is made: then nothing is applied.
+Without a DataLoader it is not known from outside where a batch is made: then nothing is applied.
 """
 
 import functools
