@@ -48,7 +48,7 @@ def short(report: Report) -> list[Block]:
         return []
     peak = report.peak.bytes
     said = (f"{one.technique} {share(one.saved, peak)}" for one in rows)
-    return [Text(f"What would lower it, each alone: {', '.join(said)} (cuptimem advice)", hang=2)]
+    return [Text(f"What would lower it, each alone: {', '.join(said)}", hang=2)]
 
 
 def _row(one: Proposal, peak: int) -> tuple[str, ...]:
