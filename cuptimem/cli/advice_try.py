@@ -1,10 +1,12 @@
 """cuptimem advice --try script.py args: tries changes of an unchanged program and shows what each saves."""
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cuptimem.cli import parsing
 from cuptimem.cli.run import Usage, check_program
@@ -76,7 +78,11 @@ def run(
     from cuptimem.simulation import as_json as objects
     from cuptimem.simulation import tries, try_views
 
-    with terminal.progress("trying changes") as tell, tempfile.TemporaryDirectory(prefix="cuptimem-try-") as folder:
+    with (
+        _exit_at_signals(),
+        terminal.progress("trying changes") as tell,
+        tempfile.TemporaryDirectory(prefix="cuptimem-try-") as folder,
+    ):
 
         def progress(number: int, total: int, _: str) -> None:
             tell(number / total)
@@ -100,6 +106,23 @@ def run(
     blocks = try_views.blocks(found, program, device, predicted, advised)
     terminal.show(blocks, sys.stderr if failed else None)
     return FAILED if failed else 0
+
+
+@contextlib.contextmanager
+def _exit_at_signals() -> Iterator[None]:
+    """What `timeout` and schedulers send ends the tries and removes their folders, as Ctrl-C does."""
+
+    def end(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    ours = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _predict(trace: str, tried: Sequence[str]) -> tuple[Advice, dict[str, int]]:

@@ -29,7 +29,8 @@ def blocks(
     title = f"{program} on {where}: peak {size(as_it_is.peak_bytes)}{reserved} {stretch}"
     result: list[Block] = [Text(f"{title}; {plural(len(tried), 'change')} tried", "title"), Text()]
     proposals = {one.technique: one for one in advised.proposals} if advised is not None else {}
-    rows = [one for one in tried if _is_row(one, as_it_is) or one.change in proposals]
+    advised_rows = proposals.keys() - {one.change for one in tried if one.error is not None}
+    rows = [one for one in tried if _is_row(one, as_it_is) or one.change in advised_rows]
     rows.sort(key=lambda one: _peak(one, proposals))
     for is_free, words in _FREE:
         if chosen := [one for one in rows if changes.is_free(one.change) is is_free]:
@@ -43,8 +44,8 @@ def _later(as_it_is: Tried) -> list[str]:
     """What a few steps did not come to."""
     if not as_it_is.steps:
         return []
-    text = f"An evaluation behind {plural(as_it_is.steps, 'step')} is not in these peaks: --steps 0 runs to the end"
-    return [f"{text}, and so do --change no_grad and --change keep_evaluation"]
+    text = f"What comes behind {plural(as_it_is.steps, 'step')}, such as an evaluation, is not in these peaks"
+    return [f"{text}: --steps 0 runs to the end, and so do --change no_grad and --change keep_evaluation"]
 
 
 def _peak(one: Tried, proposals: Mapping[str, Proposal]) -> int:

@@ -39,6 +39,14 @@ class Fused(_Settings):
     why_not = "no optimizer without fused=True that could have it stepped"
     wanted = {"fused": True, "foreach": False}
 
+    def _set(self, optimizer: Optimizer, *arguments: object) -> None:
+        super()._set(optimizer, *arguments)
+        for group in optimizer.param_groups:
+            for parameter in group["params"] if group.get("fused") else ():
+                step = optimizer.state[parameter].get("step") if parameter in optimizer.state else None
+                if isinstance(step, torch.Tensor):  # Adagrad has made it by now, where steps are not fused
+                    optimizer.state[parameter]["step"] = step.to(parameter.device, torch.float32)
+
     def _can(self, group: dict[str, Any]) -> bool:
         return "fused" in group and not group["fused"]
 
@@ -60,12 +68,27 @@ def _with_gradient(optimizer: Optimizer) -> list[tuple[dict[str, Any], list[Any]
     return [(group, [one for one in group["params"] if one.grad is not None]) for group in optimizer.param_groups]
 
 
+def _without_states() -> None:
+    """Adagrad makes its states when it is made, which an optimizer in its place does not have."""
+
+    def patched(original: Any) -> Any:
+        def init(self: Optimizer, *arguments: Any, **keywords: Any) -> None:
+            original(self, *arguments, **keywords)
+            self.state.clear()
+
+        return init
+
+    patch(torch.optim.Adagrad, "__init__", patched)
+
+
 class Sgd(Change):
     """torch.optim.SGD(parameters, lr), without momentum, in the place of each optimizer."""
 
     why_not = "no optimizer stepped"
 
     def install(self) -> None:
+        _without_states()
+
         @torch.no_grad()
         def step(optimizer: Optimizer, closure: Any = None) -> Any:
             loss = stepping.loss_of(closure)
@@ -84,6 +107,8 @@ class Adam8bit(Change):
     why_not = "no optimizer stepped"
 
     def install(self) -> None:
+        _without_states()
+
         @torch.no_grad()
         def step(optimizer: Optimizer, closure: Any = None) -> Any:
             loss = stepping.loss_of(closure)

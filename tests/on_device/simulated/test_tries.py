@@ -83,6 +83,8 @@ OF_KINDS = (
     ("collect", ("--case", "cycles"), 0),
     ("sgd", ("--case", "gan"), 0),
     ("no_foreach", ("--case", "scaler"), 0),
+    ("fused", ("--case", "adagrad"), 0),
+    ("sgd", ("--case", "adagrad"), 0),
     ("release", ("--case", "names"), 0),
     ("checkpoint", ("--case", "stack"), 0),
 )

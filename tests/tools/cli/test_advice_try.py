@@ -1,7 +1,12 @@
 """Trying changes of a program: names of changes, the view of what was found, and whole tries on the CPU."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +19,7 @@ from cuptimem.report.advice import Advice, Proposal
 from cuptimem.report.stacks import Frame
 from cuptimem.simulation import as_json, changes, try_imports, try_views
 from cuptimem.simulation.tries import Tried
-from tests.conftest import ROOT, Result
+from tests.conftest import ROOT, Result, clean_environment
 
 MIB = 1 << 20
 
@@ -91,8 +96,9 @@ does not work with this program: in_place: RuntimeError: modified by an inplace
   operation at train.py:4
 not applied: no_grad: no model is called in evaluation mode
 not applied: fused_attention: attention by hand
-An evaluation behind 3 steps is not in these peaks: --steps 0 runs to the end,
-  and so do --change no_grad and --change keep_evaluation
+What comes behind 3 steps, such as an evaluation, is not in these peaks:
+  --steps 0 runs to the end, and so do --change no_grad and --change
+  keep_evaluation
 """
 
 
@@ -239,3 +245,26 @@ def test_verb_on_the_cpu(run: Callable[..., Result], tmp_path: Path) -> None:
     assert as_json.code == 5 and json.loads(as_json.out)["as_it_is"]["error"] == "ValueError: no data at train.py:2"
     late = run("-m", "cuptimem", "advice", "run.cmem", "--try", "train.py")
     assert late.code == 2 and "--try stands first" in late.err
+
+
+@pytest.mark.torch
+@pytest.mark.costly
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_neither_folder_nor_process(tmp_path: Path, number: int) -> None:
+    """In the middle of a try."""
+    (tmp_path / "folders").mkdir()
+    (tmp_path / "train.py").write_text(
+        "import os, time\nwith open('new', 'w') as file:\n    file.write(str(os.getpid()))\n"
+        "os.rename('new', 'pid')\ntime.sleep(600)\n"
+    )
+    command = [sys.executable, "-m", "cuptimem", "advice", "--try", "--device", "cpu", "train.py"]
+    environment = {**clean_environment(), "TMPDIR": str(tmp_path / "folders")}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
+    while not (tmp_path / "pid").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait(240) == 128 + number
+    assert not list((tmp_path / "folders").glob("cuptimem-*"))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)

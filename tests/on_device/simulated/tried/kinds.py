@@ -222,6 +222,20 @@ def distributed(_):
     optimizer.step()
 
 
+def adagrad(hand):
+    """Its states are there before the first step."""
+    model = nn.Sequential(*(nn.Linear(512, 512) for _ in range(4))).cuda()
+    if hand == "sgd":
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    else:
+        optimizer = torch.optim.Adagrad(model.parameters(), fused=hand == "fused" or None)
+    for _ in range(3):
+        loss = model(torch.zeros(8, 512, device="cuda")).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 def scaler(hand):
     """A GradScaler, and gradients that are clipped."""
     model = nn.Sequential(*[Block() for _ in range(3)]).cuda()
