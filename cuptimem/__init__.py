@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cuptimem.advice import estimate as estimate
+    from cuptimem.distributed import gather as gather
+    from cuptimem.distributed import ranks as ranks
+    from cuptimem.distributed.comparison import Ranks as Ranks
     from cuptimem.errors import Error as Error
     from cuptimem.record.profiler import Action as Action
     from cuptimem.record.profiler import Profile as Profile
@@ -80,6 +83,7 @@ _HOME = {
     "Lost": "report.model",
     "OutOfMemory": "report.model",
     "Peak": "report.model",
+    "Ranks": "distributed.comparison",
     "Report": "report.model",
     "Simulation": "simulation.result",
     "ResidentPoint": "report.model",
@@ -87,7 +91,9 @@ _HOME = {
     "Steps": "report.model",
     "Survivor": "report.model",
     "TimelinePoint": "report.model",
+    "gather": "distributed",
     "open": "report.load",
+    "ranks": "distributed",
     "simulate": "simulation.api",
     "tensorboard_handler": "tensorboard.handler",
 }

@@ -28,6 +28,7 @@ VERBS = {
     "tree": "the same blocks by their whole stacks, as a tree",
     "flamegraph": "a page: bytes by stack or module, at the peak, leaked, allocated in all and more",
     "diff": "two recordings: what came, went, grew at the peak, at the end and in each step",
+    "ranks": "many ranks: which one needs more, at which lines, and why",
     "export": "for Perfetto, memory_viz, speedscope, TensorBoard, flamegraph.pl; as CSV and JSON",
     "scrub": "a copy for sharing: no command line, host, user or home folders in it",
     "simulate": "run it on a simulated GPU: does it fit, and what is the peak",

@@ -579,15 +579,21 @@ class Report(Displayed, Brief):
         ledger.check_moment(self, at)
         return ledger.pick(self._again(ledger_at_ns=round(at * 1e9)), device, "asked")
 
+    def at_step(self, index: int) -> "Report":
+        """The recording with the devices' peaks of one step (-1: the last), and all their contributors.
+
+        The file is read again. Raises Error.
+        """
+        return self._again(step=index)
+
     def _again(self, **more: Any) -> "Report":
         """This report, with more in it than it was opened with."""
         from cuptimem.report import load
 
         path, source, window = self._trace()
         temporary = source is not None
-        report = load.analyze(
-            path, window=window, step=self.step, code=self.code, source=source, temporary=temporary, **more
-        )
+        asked = {"step": self.step, **more}
+        report = load.analyze(path, window=window, code=self.code, source=source, temporary=temporary, **asked)
         if not temporary and report.start_realtime_ns != self.start_realtime_ns:
             raise Error(f"{self.path} is another recording by now: open it again")
         return report

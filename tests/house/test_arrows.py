@@ -42,15 +42,17 @@ IMPORTS = {
     # A Profile has a report's figures, and `holders` looks for what holds the leaks of one. The file that starts a
     # recording also starts a simulated child.
     "record": ("base objects report", "output simulation"),
-    "output": ("base report", ""),
+    "output": ("base report distributed", ""),
+    "distributed": ("base report", "record output"),  # Ranks print themselves
     "advice": ("base report", ""),
     "simulation": ("base record report output", ""),
     "doctor": ("base record report output simulation", ""),
     "tensorboard": ("base record report output", ""),
     "notebook": ("base objects record report output simulation", ""),
     "pytest_plugin": ("base objects record report output simulation", ""),
-    "cli": ("base record report output advice doctor", "simulation"),  # a verb but `simulate` needs nothing of it
-    "front": ("", "advice base record report simulation tensorboard notebook cli"),
+    # A verb but `simulate` needs nothing of simulation.
+    "cli": ("base record report output advice doctor", "simulation distributed"),
+    "front": ("", "advice base distributed record report simulation tensorboard notebook cli"),
 }
 Arrows = dict[tuple[str, str], set[str]]  # the files that have each
 

@@ -1,0 +1,39 @@
+"""cuptimem ranks TRACE ..."""
+
+import argparse
+from collections.abc import Sequence
+
+from cuptimem.cli import reading
+from cuptimem.output import json
+from cuptimem.output.text import rank_views, terminal
+
+
+def parser() -> argparse.ArgumentParser:
+    result = reading.bare_parser(
+        "ranks",
+        "The traces of a job's ranks: each one's peak and what it is made of, the ones that differ first, and why they "
+        "do: lines and categories in which a rank differs from the middle one at the same step.",
+    )
+    result.add_argument(
+        "traces",
+        metavar="TRACE",
+        nargs="+",
+        help="a trace, a folder of traces, a pattern, or an address that fsspec knows (s3://bucket/run-*.cmem)",
+    )
+    result.add_argument("-n", "--top", type=reading.count, default=rank_views.TOP, metavar="N", help="ranks shown (16)")
+    result.add_argument(
+        "-j", "--jobs", type=reading.count, metavar="N", help="processes that read traces (one for each core)"
+    )
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    from cuptimem.distributed import reading as traces
+
+    options = parser().parse_args(arguments)
+    ranks = traces.ranks(options.traces, jobs=options.jobs, code=options.code)
+    if options.json:
+        json.show(json.ranks(ranks))
+    else:
+        terminal.show(rank_views.full(ranks, options.top))
+    return 0

@@ -1,0 +1,171 @@
+"""Reads the traces of many ranks, each where a worker of an executor runs.
+
+What travels is a path and back a RankSummary. A trace is read by a pure function, so one that a killed worker had is
+read once more, and none counts twice: answers are kept by path.
+"""
+
+import glob
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from cuptimem.distributed import summary
+from cuptimem.distributed.comparison import Ranks, compare
+from cuptimem.distributed.summary import Held, RankSummary
+from cuptimem.errors import Error
+from cuptimem.report import own_code
+from cuptimem.report.load import analyze
+
+_ATTEMPTS = 3  # a worker that was killed may have been killed by another trace
+_AHEAD = 64  # traces that wait in an executor's queue
+
+Path_ = str | os.PathLike[str]
+
+
+def ranks(
+    paths: Path_ | Iterable[Path_],
+    *,
+    executor: Executor | None = None,
+    jobs: int | None = None,
+    code: str | Iterable[str] | None = None,
+) -> Ranks:
+    """See cuptimem.ranks."""
+    names = expand([paths] if isinstance(paths, str | os.PathLike) else paths)
+    if not names:
+        raise Error("no trace of any rank: name files, a folder or a pattern")
+    packages = None if code is None else own_code.names(code)
+    found, failed = _summaries(names, executor, min(jobs or os.cpu_count() or 1, len(names)), packages)
+    if not found:
+        path, why = failed[0]
+        raise Error(f"none of {len(names)} traces can be read; {path}: {why}" if len(names) > 1 else why)
+
+    def held_at(rank: RankSummary, step: int) -> Held | None:
+        device = rank.own
+        if device is None:
+            return None
+        try:
+            if executor is not None:
+                return executor.submit(_held_at, rank.path, step, device.name, packages).result()
+            return _held_at(rank.path, step, device.name, packages)
+        except Error:  # removed since: its first reading stands
+            return None
+
+    return compare(found, failed, held_at)
+
+
+def expand(paths: Iterable[Path_]) -> list[str]:
+    """Traces of folders and patterns, each once, in the order of their names."""
+    found: dict[str, None] = {}
+    for path in (os.fspath(one) for one in paths):
+        if "://" in path:
+            names = _remote(path)
+        elif os.path.isdir(path):
+            names = sorted(str(one) for one in Path(path).glob("*.cmem"))
+        elif glob.has_magic(path) and not os.path.exists(path):
+            names = sorted(glob.glob(path))
+        else:
+            names = [path]
+        found.update(dict.fromkeys(names))
+    return list(found)
+
+
+def _remote(address: str) -> list[str]:
+    files, path = _file_system(address)
+    scheme = address.split("://", 1)[0]
+    if files.isdir(path):
+        path = f"{path.rstrip('/')}/*.cmem"
+    if not glob.has_magic(path):
+        return [address]
+    return [f"{scheme}://{name}" for name in sorted(files.glob(path))]
+
+
+def _file_system(address: str) -> tuple[Any, str]:
+    try:
+        import fsspec  # type: ignore[import-untyped]
+    except ImportError:
+        raise Error(f"{address}: reading it needs fsspec: pip install fsspec, and its part for this address") from None
+    try:
+        files, path = fsspec.core.url_to_fs(address)
+    except (ValueError, ImportError) as error:
+        raise Error(f"{address}: {error}") from None
+    return files, str(path)
+
+
+@contextmanager
+def _local(path: str) -> Iterator[str]:
+    """The trace as a file here; of an address a copy, as long as it is read."""
+    if "://" not in path:
+        yield path
+        return
+    files, name = _file_system(path)
+    with tempfile.TemporaryDirectory(prefix="cuptimem-") as folder:
+        copy = os.path.join(folder, "trace.cmem")
+        try:
+            files.get_file(name, copy)
+        except Exception as error:  # each file system has its own; the trace is then one that cannot be read
+            raise Error(f"{path}: {error or type(error).__name__}") from error
+        yield copy
+
+
+def _summarize(path: str, code: Sequence[str] | None) -> RankSummary:
+    with _local(path) as file:
+        return replace(summary.summarize(file, code), path=path)
+
+
+def _held_at(path: str, step: int, device: str, code: Sequence[str] | None) -> Held | None:
+    with _local(path) as file:
+        return summary.held_at(analyze(file, code=code), step, device)
+
+
+def _summaries(
+    names: Sequence[str], executor: Executor | None, jobs: int, code: Sequence[str] | None
+) -> tuple[list[RankSummary], list[tuple[str, str]]]:
+    found: dict[str, RankSummary] = {}
+    failed: dict[str, str] = {}
+    lost = dict.fromkeys(names, "its worker ended each time that it was read")
+    for attempt in range(_ATTEMPTS):
+        if executor is not None:
+            _submit(executor, list(lost), code, found, failed, lost)
+            continue
+        # A spawned worker has none of this process's locks and threads. In the last attempt each trace has a worker of
+        # its own: then it is known which one ends it.
+        last = attempt == _ATTEMPTS - 1
+        for part in [[name] for name in lost] if last else [list(lost)] if lost else []:
+            with ProcessPoolExecutor(1 if last else jobs, mp_context=get_context("spawn")) as pool:
+                _submit(pool, part, code, found, failed, lost)
+    failed.update(lost)
+    return list(found.values()), [(name, failed[name]) for name in names if name in failed]
+
+
+def _submit(
+    executor: Executor,
+    names: Sequence[str],
+    code: Sequence[str] | None,
+    found: dict[str, RankSummary],
+    failed: dict[str, str],
+    lost: dict[str, str],
+) -> None:
+    """Moves names out of lost. What a worker took with it stays there, with the executor's own words."""
+    for begin in range(0, len(names), _AHEAD):
+        futures: dict[Future[RankSummary], str] = {}
+        try:
+            for name in names[begin : begin + _AHEAD]:
+                futures[executor.submit(_summarize, name, code)] = name
+        except BrokenExecutor:  # by a trace before; what was submitted says so, too
+            pass
+        for future in as_completed(futures):
+            name = futures[future]
+            try:
+                found[name] = future.result()
+            except Error as error:
+                failed[name] = str(error)
+            except Exception as error:  # each executor has its own for a worker that is gone
+                lost[name] = f"{type(error).__name__}: {error}"
+                continue
+            del lost[name]
