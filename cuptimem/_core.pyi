@@ -166,6 +166,11 @@ def trace_rewrite(
 ) -> None: ...
 def trace_dump(path: str, limit: int = 0) -> list[tuple[Any, ...]]: ...
 
+# PyTorch's memory snapshots (csrc/python/py_snapshot.c)
+def snapshot_convert(
+    read: Callable[[], bytes], describe: Callable[[dict[str, Any]], dict[str, str]], target: str, private: bool = False
+) -> None: ...
+
 # analysis (csrc/python/py_analysis.c)
 def trace(path: str, /) -> object: ...  # for analyze and extract
 def trace_decoded(trace: object, /) -> int: ...  # records, those read twice counted twice

@@ -24,6 +24,7 @@ extern PyMethodDef cm_py_rewrite_methods[];
 extern PyMethodDef cm_py_analysis_methods[];
 extern PyMethodDef cm_py_fields_methods[];
 extern PyMethodDef cm_py_edits_methods[];
+extern PyMethodDef cm_py_snapshot_methods[];
 extern PyMethodDef cm_py_sourcetext_methods[];
 extern PyMethodDef cm_py_values_methods[];
 

@@ -30,6 +30,7 @@ VERBS = {
     "diff": "two recordings: what came, went, grew at the peak, at the end and in each step",
     "ranks": "many ranks: which one needs more, at which lines, and why",
     "export": "for Perfetto, memory_viz, speedscope, TensorBoard, flamegraph.pl; as CSV and JSON",
+    "convert": "keep a memory snapshot of PyTorch's (a pickle) as a trace",
     "scrub": "a copy for sharing: no command line, host, user or home folders in it",
     "simulate": "run it on a simulated GPU: does it fit, and what is the peak",
     "doctor": "what works in this environment, and how to fix what does not",
@@ -41,7 +42,7 @@ _OTHER_WORDS = {
     **dict.fromkeys(("record", "profile", "trace", "python"), "run"),
     **dict.fromkeys(("report", "show", "stats", "open", "read"), "summary"),
     **dict.fromkeys(("view", "plot", "draw", "chart"), "timeline"),
-    **dict.fromkeys(("transform", "convert"), "export"),
+    **dict.fromkeys(("transform",), "export"),
 }
 
 _DONE, _FAILED, _USAGE, _PIPE = 0, 1, 2, 141

@@ -9,6 +9,7 @@ from cuptimem.errors import Error, core
 from cuptimem.output.scrubbing import Scrubber, Text
 from cuptimem.output.text import terminal
 from cuptimem.output.text.words import size
+from cuptimem.report import snapshots
 
 
 def parser() -> Parser:
@@ -43,12 +44,12 @@ def main(arguments: Sequence[str]) -> int:
         texts.append((kind, key, text))
         return text
 
-    rewrite = core().trace_rewrite
-    rewrite(options.source, None, see, lines=not options.no_source)
+    rewrite, source = core().trace_rewrite, snapshots.trace_of(options.source)
+    rewrite(source, None, see, lines=not options.no_source)
     scrubber = Scrubber(texts, options.hide, owner(options.source))
     try:
         with whole_files.beside(target) as part:
-            rewrite(options.source, part, scrubber.replace, lines=not options.no_source)
+            rewrite(source, part, scrubber.replace, lines=not options.no_source)
     except OSError as error:
         raise Error(f"{options.target}: {error.strerror}") from None
     terminal.say(f"wrote {naming.shown(target)} ({size(os.path.getsize(target))})")

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from cuptimem import cell_names
 from cuptimem.errors import Error, core
-from cuptimem.report import chart, fragmentation, leaks, ledger, lives, own_code
+from cuptimem.report import chart, fragmentation, leaks, ledger, lives, own_code, snapshots
 from cuptimem.report.chart import Chart, Span
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.held import HeldLine, by_cycle
@@ -125,7 +125,7 @@ def analyze(
     if chosen is None and default_code is not None:
         chosen = tuple(default_code)
     raw = core().analyze(
-        path if source is None else source,
+        snapshots.trace_of(path) if source is None else source,
         window=window,
         step=step,
         progress=progress,

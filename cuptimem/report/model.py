@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cuptimem.displayed import Displayed
 from cuptimem.errors import Error, core
-from cuptimem.report import brief, fragmentation, leaks, ledger, process
+from cuptimem.report import brief, fragmentation, leaks, ledger, process, snapshots
 from cuptimem.report.brief import Brief
 from cuptimem.report.chart import Chart, Span
 from cuptimem.report.contents import CATEGORIES as CATEGORIES
@@ -693,7 +693,7 @@ class Report(Displayed, Brief):
         trace, source, window = self._trace()
         if path is None and source is not None:
             raise Error("this recording is a temporary file: name the file to write")
-        if core().Reader(trace, window=window).start_realtime_ns != self.start_realtime_ns:
+        if core().Reader(snapshots.trace_of(trace), window=window).start_realtime_ns != self.start_realtime_ns:
             raise Error(f"{trace} is another recording by now: open it again")
         asked = exports.Options(**{"window": window, "code": self.code, **options})
         return exports.export(trace, kind, None if path is None else os.fspath(path), asked)

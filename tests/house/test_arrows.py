@@ -26,9 +26,10 @@ INCLUDES = {
     "heap": "base trace",
     "analysis": "base trace heap",
     "exports": "base heap analysis",
+    "snapshot": "base trace",
     "compact": "base trace heap capture",  # of capture the ring file
     "recover": "base trace capture",  # of capture the ring file
-    "python": "base frames trace capture sources heap analysis exports compact recover",
+    "python": "base frames trace capture sources heap analysis exports snapshot compact recover",
 }
 # What "the ring file" is: the headers of capture that these rooms include.
 RING_FILE = {

@@ -12,7 +12,7 @@ from cuptimem.errors import Error, core
 from cuptimem.output.exports import Options
 from cuptimem.output.text import views, words
 from cuptimem.output.text.blocks import Text
-from cuptimem.report import own_code
+from cuptimem.report import own_code, snapshots
 from cuptimem.report.load import analyze
 from cuptimem.report.model import Report
 from cuptimem.report.stacks import Frame, Stack, user_frame
@@ -96,7 +96,7 @@ class Events:
 
     def _open(self) -> Any:
         self._stage += 1
-        reader = core().Reader(self._trace, window=self._window, code=self._code, progress=self._progress)
+        reader = core().Reader(snapshots.trace_of(self._trace), window=self._window, code=self._code, progress=self._progress)
         if reader.start_realtime_ns != self.report.start_realtime_ns:
             raise Error(f"{self._trace} is another recording by now: export it again")
         self._is_read = False

@@ -1,0 +1,407 @@
+#include "convert.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../base/event.h"
+#include "../base/grow.h"
+#include "../trace/encode.h"
+#include "../trace/writer.h"
+#include "definitions.h"
+#include "devices.h"
+#include "history.h"
+#include "sizes.h"
+#include "steps.h"
+
+enum { BATCH_EVENTS = 1 << 15 };
+
+/* A device while its events are written. */
+typedef struct device {
+    cm_snap_device is;
+    cm_snap_history before;
+    uint32_t next;
+    uint64_t time_us; /* no event is earlier than the one before */
+    int64_t live, reserved;
+} device;
+
+typedef struct converter {
+    cm_snap *snapshot;
+    cm_snap_defs defs;
+    cm_writer *writer;
+    cm_batch *batch;
+    device device[CM_SNAP_DEVICES_MAX];
+    size_t devices;
+    cm_event *pending;
+    size_t count;
+    uint64_t start_us, now_us, events;
+    cm_snap_tick *tick; /* that were noted */
+    size_t ticks, next_tick;
+    uint32_t *site;     /* of a stack: where it calls an optimizer's step, as a stack of the trace
+                           + 1; 1 is none, 0 not yet known */
+    uint32_t in_step;   /* the newest event's */
+    uint32_t last_site; /* the last that is known */
+    uint32_t operator_name;
+    const char *path;
+    char *error;
+    size_t error_size;
+} converter;
+
+static bool fail(converter *c, const char *message)
+{
+    snprintf(c->error, c->error_size, "%s", message);
+    return false;
+}
+
+static bool no_memory(converter *c)
+{
+    return fail(c, "out of memory");
+}
+
+static bool wrote(converter *c, int status)
+{
+    if (status == 0)
+        return true;
+    snprintf(c->error, c->error_size, "cannot write %s: %s", c->path, strerror(-status));
+    return false;
+}
+
+/* --- batches -------------------------------------------------------------------------------- */
+
+static bool flush(converter *c)
+{
+    const void *bytes;
+    size_t length;
+    uint64_t now_ns = (c->now_us - c->start_us) * 1000;
+    cm_batch_begin(c->batch, (cm_clock_anchor){now_ns, now_ns, c->start_us * 1000 + now_ns});
+    bytes = cm_snap_defs_take(&c->defs, &length);
+    if ((length > 0 && !cm_batch_add_definitions(c->batch, bytes, length)) ||
+        !cm_batch_add_events(c->batch, 0, c->pending, c->count) ||
+        !cm_batch_finish(c->batch, &bytes, &length))
+        return no_memory(c);
+    c->events += c->count;
+    c->count = 0;
+    return wrote(c, cm_writer_chunk(c->writer, bytes, length));
+}
+
+/* Definitions may be of thousands of deep stacks: a chunk holds 64 MiB. */
+static bool emit(converter *c, cm_event event)
+{
+    enum { DEFINITIONS = 1 << 24 };
+    event.time = (c->now_us - c->start_us) * 1000;
+    c->pending[c->count++] = event;
+    return (c->count < BATCH_EVENTS && c->defs.length < DEFINITIONS) || flush(c);
+}
+
+static cm_event event_of(const device *d, uint8_t kind, uint64_t address, int64_t size)
+{
+    return (cm_event){.kind = kind,
+                      .address = address,
+                      .size = size,
+                      .device_type = d->is.type,
+                      .device_index = d->is.index};
+}
+
+/* --- before the first event ----------------------------------------------------------------- */
+
+static bool emit_requested(converter *c, const device *d, uint64_t address, int64_t size,
+                           int64_t requested, uint8_t flags)
+{
+    cm_event e = event_of(d, CM_EV_REQUESTED, address, requested);
+    e.flags = flags;
+    return requested < 0 || requested >= size || emit(c, e);
+}
+
+static bool emit_reserved(converter *c, const device *d)
+{
+    return emit(c, event_of(d, CM_EV_RESERVED, (uint64_t)d->live, d->reserved));
+}
+
+static bool emit_old_block(converter *c, device *d, const cm_snap_before *b, bool seed)
+{
+    cm_event e = event_of(d, seed ? CM_EV_SEED : CM_EV_ALLOC, b->address, b->size);
+    if (seed != (b->stack == 0))
+        return true;
+    if (!seed) {
+        e.flags = CM_EVF_BEFORE_START;
+        if (!cm_snap_defs_stack(&c->defs, b->stack, &e.stack))
+            return no_memory(c);
+    }
+    d->live += b->size;
+    return emit(c, e) &&
+           emit_requested(c, d, b->address, b->size, b->requested, CM_EVF_BEFORE_START);
+}
+
+static bool emit_old_segments(converter *c, device *d)
+{
+    for (size_t i = 0; i < d->before.segments; i++) {
+        const cm_snap_before *b = &d->before.segment[i];
+        cm_event e = event_of(d, CM_EV_SEGMENT_NEW, b->address, b->size);
+        e.flags = CM_EVF_BEFORE_START;
+        if (!cm_snap_defs_stack(&c->defs, b->stack, &e.stack))
+            return no_memory(c);
+        d->reserved += b->size;
+        if (!emit(c, e))
+            return false;
+    }
+    return true;
+}
+
+/* Seeds come first: their blocks have no line (heap/extract.c writes the same order). */
+static bool emit_before(converter *c)
+{
+    const cm_event seeded = {
+        .kind = CM_EV_MARK, .size = CM_MARK_SEEDED, .device_index = CM_DEVICE_UNKNOWN};
+    for (int seed = 1; seed >= 0; seed--) {
+        for (size_t i = 0; i < c->devices; i++) {
+            device *d = &c->device[i];
+            if (seed && !emit_old_segments(c, d))
+                return false;
+            for (size_t j = 0; j < d->before.blocks; j++)
+                if (!emit_old_block(c, d, &d->before.block[j], seed))
+                    return false;
+        }
+        if (seed && !emit(c, seeded))
+            return false;
+    }
+    for (size_t i = 0; i < c->devices; i++)
+        if (c->device[i].reserved > 0 && !emit_reserved(c, &c->device[i]))
+            return false;
+    return true;
+}
+
+/* --- steps ---------------------------------------------------------------------------------- */
+
+/* Where this stack calls an optimizer's step: an id in the trace + 1; 1: nowhere. */
+static bool site_of(converter *c, uint32_t stack, uint32_t *site)
+{
+    *site = c->site[stack];
+    if (*site != 0)
+        return true;
+    size_t depth = cm_snap_step_depth(c->snapshot, stack);
+    uint32_t id = 0;
+    if (depth > 0 && !cm_snap_defs_outer(&c->defs, stack, depth, &id))
+        return no_memory(c);
+    *site = c->site[stack] = id + 1;
+    return true;
+}
+
+static bool emit_tick(converter *c, uint64_t optimizer, uint32_t site)
+{
+    const cm_event e = {.kind = CM_EV_TICK,
+                        .address = optimizer,
+                        .size = CM_TICK_OPTIMIZER,
+                        .stack = site - 1,
+                        .device_index = CM_DEVICE_UNKNOWN};
+    return emit(c, e);
+}
+
+/* The steps that ended before this moment. */
+static bool emit_noted(converter *c, uint64_t before_us)
+{
+    for (; c->next_tick < c->ticks && c->tick[c->next_tick].time_us < before_us; c->next_tick++) {
+        const cm_snap_tick *tick = &c->tick[c->next_tick];
+        if (tick->time_us > c->now_us)
+            c->now_us = tick->time_us;
+        if (!emit_tick(c, tick->optimizer, c->last_site))
+            return false;
+    }
+    return true;
+}
+
+/* A step is over when the next stack does not lie in it. */
+static bool follow_steps(converter *c, uint32_t stack)
+{
+    uint32_t site;
+    if (!site_of(c, stack, &site))
+        return false;
+    if (site > 1)
+        c->last_site = site;
+    if (c->ticks > 0 || stack == 0) /* without frames: another thread's, or not recorded */
+        return true;
+    bool ended = c->in_step > 1 && site != c->in_step;
+    if (ended && !emit_tick(c, c->in_step, c->in_step))
+        return false;
+    c->in_step = site;
+    return true;
+}
+
+/* --- events --------------------------------------------------------------------------------- */
+
+static bool emit_operator(converter *c, uint32_t metadata)
+{
+    cm_event e = {.kind = CM_EV_OPERATOR, .device_index = CM_DEVICE_UNKNOWN};
+    if (metadata == c->operator_name)
+        return true;
+    size_t length;
+    cm_snap_text(c->snapshot, metadata, &length);
+    if (metadata != 0 && length > 0 && !cm_snap_defs_name(&c->defs, metadata, &e.stack))
+        return no_memory(c);
+    c->operator_name = metadata;
+    return emit(c, e);
+}
+
+static bool emit_allocation(converter *c, device *d, const cm_snap_event *from, uint32_t stack)
+{
+    cm_event e = event_of(d, CM_EV_ALLOC, from->address, from->block_size);
+    e.stack = stack;
+    d->live += e.size;
+    return follow_steps(c, from->stack) && emit_operator(c, from->metadata) && emit(c, e) &&
+           emit_requested(c, d, from->address, e.size, from->size, 0);
+}
+
+static bool emit_segment(converter *c, device *d, const cm_snap_event *from, uint32_t stack,
+                         bool taken)
+{
+    uint8_t kind = taken ? CM_EV_SEGMENT_NEW : CM_EV_SEGMENT_FREE;
+    cm_event e = event_of(d, kind, from->address, taken ? from->size : 0);
+    e.stack = taken ? stack : 0;
+    d->reserved += taken ? from->size : -from->size;
+    return emit(c, e) && emit_reserved(c, d);
+}
+
+static bool convert_event(converter *c, device *d, const cm_snap_event *from)
+{
+    cm_event e;
+    uint32_t stack;
+    if (!cm_snap_defs_stack(&c->defs, from->stack, &stack))
+        return no_memory(c);
+    switch (from->action) {
+    case CM_SAYS_ALLOC:
+        return emit_allocation(c, d, from, stack);
+    case CM_SAYS_FREE_REQUESTED:
+    case CM_SAYS_FREE:
+        d->live -= from->block_size;
+        return emit(c, event_of(d, CM_EV_FREE, from->address, 0));
+    case CM_SAYS_SEGMENT_ALLOC:
+    case CM_SAYS_SEGMENT_MAP:
+        return emit_segment(c, d, from, stack, true);
+    case CM_SAYS_SEGMENT_FREE:
+    case CM_SAYS_SEGMENT_UNMAP:
+        return emit_segment(c, d, from, stack, false);
+    case CM_SAYS_OOM:
+        e = event_of(d, CM_EV_OOM, CM_OOM_UNKNOWN, from->size);
+        e.stack = stack;
+        return emit(c, e);
+    default:
+        return true;
+    }
+}
+
+/* The device whose next event is the earliest; NULL: there is none. */
+static device *next_device(converter *c)
+{
+    device *found = NULL;
+    uint64_t earliest = 0;
+    for (size_t i = 0; i < c->devices; i++) {
+        device *d = &c->device[i];
+        if (d->next >= d->is.events.end)
+            continue;
+        uint64_t time = c->snapshot->event[d->next].time_us;
+        if (time < d->time_us)
+            time = d->time_us;
+        if (found == NULL || time < earliest) {
+            found = d;
+            earliest = time;
+        }
+    }
+    if (found != NULL)
+        found->time_us = earliest;
+    return found;
+}
+
+static bool convert_events(converter *c)
+{
+    device *d;
+    while ((d = next_device(c)) != NULL) {
+        const cm_snap_event *event = &c->snapshot->event[d->next++];
+        if (!emit_noted(c, d->time_us))
+            return false;
+        if (d->time_us > c->now_us)
+            c->now_us = d->time_us;
+        if (!convert_event(c, d, event))
+            return false;
+    }
+    return emit_noted(c, UINT64_MAX);
+}
+
+/* --- all of it ------------------------------------------------------------------------------ */
+
+/* Time 0 is the first event. */
+static void find_start(converter *c)
+{
+    uint64_t start = UINT64_MAX;
+    for (size_t i = 0; i < c->devices; i++) {
+        cm_snap_range events = c->device[i].is.events;
+        if (events.first < events.end && c->snapshot->event[events.first].time_us < start)
+            start = c->snapshot->event[events.first].time_us;
+    }
+    c->start_us = c->now_us = start == UINT64_MAX ? 0 : start;
+}
+
+static bool find_devices(converter *c)
+{
+    cm_snap_device found[CM_SNAP_DEVICES_MAX];
+    size_t count = cm_snap_devices(c->snapshot, found);
+    if (count == SIZE_MAX)
+        return fail(c, "the snapshot is damaged: it has more devices than a machine can have");
+    for (; c->devices < count; c->devices++) {
+        device *d = &c->device[c->devices];
+        d->is = found[c->devices];
+        d->next = d->is.events.first;
+        if (!cm_snap_history_of(c->snapshot, d->is.segments, d->is.number, d->is.events,
+                                &d->before) ||
+            !cm_snap_sizes(c->snapshot, &d->is, &d->before))
+            return no_memory(c);
+    }
+    return true;
+}
+
+static bool convert(converter *c, mode_t mode, const char *const *meta)
+{
+    c->batch = cm_batch_new();
+    c->pending = malloc(BATCH_EVENTS * sizeof *c->pending);
+    c->site = calloc(c->snapshot->stacks.count, sizeof *c->site);
+    c->in_step = c->last_site = 1;
+    if (c->batch == NULL || c->pending == NULL || c->site == NULL ||
+        !cm_snap_defs_init(&c->defs, c->snapshot) ||
+        !cm_snap_steps_noted(c->snapshot, &c->tick, &c->ticks))
+        return no_memory(c);
+    if (!find_devices(c))
+        return false;
+    find_start(c);
+    if (!wrote(c, cm_writer_create(c->path, false, mode, &c->writer)))
+        return false;
+    bool fine = wrote(c, cm_writer_meta(c->writer, meta)) && emit_before(c) && convert_events(c) &&
+                flush(c) && wrote(c, cm_writer_end(c->writer, c->events, 0, 0, ""));
+    int closed = cm_writer_close(c->writer);
+    fine = fine && wrote(c, closed);
+    if (!fine)
+        unlink(c->path);
+    return fine;
+}
+
+bool cm_snap_convert(cm_snap *snapshot, const char *path, mode_t mode, const char *const *meta,
+                     char *error, size_t error_size)
+{
+    converter *c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        snprintf(error, error_size, "out of memory");
+        return false;
+    }
+    c->snapshot = snapshot;
+    c->path = path;
+    c->error = error;
+    c->error_size = error_size;
+    bool fine = convert(c, mode, meta);
+    for (size_t i = 0; i < CM_SNAP_DEVICES_MAX; i++)
+        cm_snap_history_clear(&c->device[i].before);
+    cm_snap_defs_clear(&c->defs);
+    cm_batch_free(c->batch);
+    free(c->pending);
+    free(c->tick);
+    free(c->site);
+    free(c);
+    return fine;
+}

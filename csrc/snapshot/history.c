@@ -1,0 +1,153 @@
+#include "history.h"
+
+#include "../base/grow.h"
+#include "../base/idmap.h"
+
+/* A thing that is alive, in the map: a number in the arrays of the snapshot, and which of them. */
+enum { OF_STATE = 0, OF_EVENT = 1 };
+
+typedef struct undoing {
+    cm_snap *snapshot;
+    cm_idmap blocks, segments; /* by address: number << 1 | OF_... */
+} undoing;
+
+static bool put(cm_idmap *map, uint64_t address, uint32_t number, int of)
+{
+    return !cm_snap_is_address(address) || number > UINT32_MAX / 2 - 1 ||
+           cm_idmap_put(map, address, number << 1 | (uint32_t)of);
+}
+
+static bool begin_at_the_end(undoing *u, cm_snap_range segments, int32_t device)
+{
+    const cm_snap *s = u->snapshot;
+    for (uint32_t i = segments.first; i < segments.end; i++) {
+        const cm_snap_segment *segment = &s->segment[i];
+        if (device != CM_SNAP_ANY_DEVICE && segment->device != device)
+            continue;
+        if (!put(&u->segments, segment->address, i, OF_STATE))
+            return false;
+        for (uint32_t j = segment->first_block; j < segment->end_block; j++)
+            if (s->block[j].state == CM_SAYS_ALLOCATED &&
+                !put(&u->blocks, s->block[j].address, j, OF_STATE))
+                return false;
+    }
+    return true;
+}
+
+/* Gives the allocation what is known of its block from the state. */
+static void undo_allocation(undoing *u, cm_snap_event *event)
+{
+    uint32_t value;
+    if (!cm_snap_is_address(event->address) || !cm_idmap_get(&u->blocks, event->address, &value))
+        return;
+    if ((value & 1) == OF_STATE)
+        event->block_size = u->snapshot->block[value >> 1].size;
+    cm_idmap_remove(&u->blocks, event->address);
+}
+
+static bool undo(undoing *u, uint32_t number)
+{
+    cm_snap_event *event = &u->snapshot->event[number];
+    switch (event->action) {
+    case CM_SAYS_ALLOC:
+        undo_allocation(u, event);
+        return true;
+    case CM_SAYS_FREE_REQUESTED:
+    case CM_SAYS_FREE:
+        return put(&u->blocks, event->address, number, OF_EVENT);
+    case CM_SAYS_SEGMENT_ALLOC:
+    case CM_SAYS_SEGMENT_MAP:
+        if (cm_snap_is_address(event->address))
+            cm_idmap_remove(&u->segments, event->address);
+        return true;
+    case CM_SAYS_SEGMENT_FREE:
+    case CM_SAYS_SEGMENT_UNMAP:
+        return put(&u->segments, event->address, number, OF_EVENT);
+    default:
+        return true;
+    }
+}
+
+static bool add_before(cm_snap_before **array, size_t *count, size_t *capacity, cm_snap_before one)
+{
+    if (!cm_grow((void **)array, capacity, *count + 1, sizeof **array))
+        return false;
+    (*array)[(*count)++] = one;
+    return true;
+}
+
+static cm_snap_before before_of_event(const cm_snap_event *e)
+{
+    return (cm_snap_before){.address = e->address, .size = e->size, .requested = e->size};
+}
+
+static bool collect_blocks(const undoing *u, cm_snap_history *out)
+{
+    const cm_snap *s = u->snapshot;
+    for (size_t i = 0; i < u->blocks.slots; i++) {
+        uint32_t value = u->blocks.slot[i].value, number = value >> 1;
+        if (u->blocks.slot[i].key == 0)
+            continue;
+        cm_snap_before one;
+        if ((value & 1) == OF_EVENT) {
+            one = before_of_event(&s->event[number]);
+            one.size = 0; /* unknown: what was asked for is known */
+        } else {
+            const cm_snap_block *b = &s->block[number];
+            one = (cm_snap_before){b->address, b->size, b->requested, b->stack};
+        }
+        if (!add_before(&out->block, &out->blocks, &out->block_capacity, one))
+            return false;
+    }
+    return true;
+}
+
+static bool collect_segments(const undoing *u, cm_snap_history *out)
+{
+    const cm_snap *s = u->snapshot;
+    for (size_t i = 0; i < u->segments.slots; i++) {
+        uint32_t value = u->segments.slot[i].value, number = value >> 1;
+        if (u->segments.slot[i].key == 0)
+            continue;
+        cm_snap_before one;
+        if ((value & 1) == OF_EVENT) {
+            one = before_of_event(&s->event[number]);
+        } else {
+            const cm_snap_segment *g = &s->segment[number];
+            one = (cm_snap_before){g->address, g->size, g->size, g->stack};
+        }
+        if (!add_before(&out->segment, &out->segments, &out->segment_capacity, one))
+            return false;
+    }
+    return true;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const cm_snap_before *one = a, *other = b;
+    return (one->address > other->address) - (one->address < other->address);
+}
+
+bool cm_snap_history_of(cm_snap *s, cm_snap_range segments, int32_t device, cm_snap_range events,
+                        cm_snap_history *out)
+{
+    undoing u = {.snapshot = s};
+    *out = (cm_snap_history){0};
+    bool fine = begin_at_the_end(&u, segments, device);
+    for (uint32_t i = events.end; fine && i > events.first; i--)
+        fine = undo(&u, i - 1);
+    fine = fine && collect_blocks(&u, out) && collect_segments(&u, out);
+    cm_idmap_clear(&u.blocks);
+    cm_idmap_clear(&u.segments);
+    /* The map's order changes from process to process. */
+    cm_sort(out->block, out->blocks, sizeof *out->block, by_address);
+    cm_sort(out->segment, out->segments, sizeof *out->segment, by_address);
+    return fine;
+}
+
+void cm_snap_history_clear(cm_snap_history *h)
+{
+    free(h->block);
+    free(h->segment);
+    *h = (cm_snap_history){0};
+}
