@@ -12,10 +12,12 @@
 #include "definitions.h"
 #include "devices.h"
 #include "history.h"
+#include "nodes.h"
 #include "sizes.h"
 #include "steps.h"
 
 enum { BATCH_EVENTS = 1 << 15 };
+#define CM_SNAP_BACKWARD_THREAD ((int64_t)-3) /* no autograd thread has this number */
 
 /* A device while its events are written. */
 typedef struct device {
@@ -38,6 +40,10 @@ typedef struct converter {
     uint64_t start_us, now_us, events;
     cm_snap_tick *tick; /* that were noted */
     size_t ticks, next_tick;
+    cm_snap_nodes nodes;
+    cm_snap_node *node; /* of a stack */
+    bool *node_known;
+    uint64_t sequence;  /* of nodes */
     uint32_t *site;     /* of a stack: where it calls an optimizer's step, as a stack of the trace
                            + 1; 1 is none, 0 not yet known */
     uint32_t in_step;   /* the newest event's */
@@ -242,13 +248,50 @@ static bool emit_operator(converter *c, uint32_t metadata)
     return emit(c, e);
 }
 
+static const cm_snap_node *node_of(converter *c, uint32_t stack)
+{
+    if (!c->node_known[stack]) {
+        c->node_known[stack] = true;
+        c->node[stack] = cm_snap_node_of(&c->nodes, stack);
+    }
+    return &c->node[stack];
+}
+
+/* A node of which nothing but its name is known. */
+static bool emit_node_run(converter *c, const cm_snap_node *node)
+{
+    cm_event e = {.kind = CM_EV_NODE_RUN,
+                  .address = node->accumulates ? CM_NODE_NO_SEQUENCE : ++c->sequence,
+                  .size = CM_SNAP_BACKWARD_THREAD,
+                  .device_index = CM_DEVICE_UNKNOWN};
+    if (node->name != 0 && !cm_snap_defs_name(&c->defs, node->name, &e.stack))
+        return no_memory(c);
+    return emit(c, e);
+}
+
+static bool emit_workspace(converter *c, const cm_snap_event *from, const device *d)
+{
+    const cm_event e = {.kind = CM_EV_LABEL,
+                        .flags = CM_LABEL_WORKSPACE,
+                        .address = from->address,
+                        .device_type = d->is.type,
+                        .device_index = CM_DEVICE_UNKNOWN};
+    return emit(c, e);
+}
+
 static bool emit_allocation(converter *c, device *d, const cm_snap_event *from, uint32_t stack)
 {
+    const cm_event done = {.kind = CM_EV_NODE_DONE, .device_index = CM_DEVICE_UNKNOWN};
+    const cm_snap_node *node = node_of(c, from->stack);
     cm_event e = event_of(d, CM_EV_ALLOC, from->address, from->block_size);
     e.stack = stack;
+    if (node->ran)
+        e.flags = CM_EVF_IN_NODE | (node->in_python ? 0 : CM_EVF_NODE_STACK);
     d->live += e.size;
-    return follow_steps(c, from->stack) && emit_operator(c, from->metadata) && emit(c, e) &&
-           emit_requested(c, d, from->address, e.size, from->size, 0);
+    return follow_steps(c, from->stack) && emit_operator(c, from->metadata) &&
+           (!node->ran || emit_node_run(c, node)) && emit(c, e) &&
+           emit_requested(c, d, from->address, e.size, from->size, 0) &&
+           (!node->is_workspace || emit_workspace(c, from, d)) && (!node->ran || emit(c, done));
 }
 
 static bool emit_segment(converter *c, device *d, const cm_snap_event *from, uint32_t stack,
@@ -363,8 +406,11 @@ static bool convert(converter *c, mode_t mode, const char *const *meta)
     c->batch = cm_batch_new();
     c->pending = malloc(BATCH_EVENTS * sizeof *c->pending);
     c->site = calloc(c->snapshot->stacks.count, sizeof *c->site);
+    c->node = calloc(c->snapshot->stacks.count, sizeof *c->node);
+    c->node_known = calloc(c->snapshot->stacks.count, sizeof *c->node_known);
     c->in_step = c->last_site = 1;
-    if (c->batch == NULL || c->pending == NULL || c->site == NULL ||
+    if (c->batch == NULL || c->pending == NULL || c->site == NULL || c->node == NULL ||
+        c->node_known == NULL || !cm_snap_nodes_init(&c->nodes, c->snapshot) ||
         !cm_snap_defs_init(&c->defs, c->snapshot) ||
         !cm_snap_steps_noted(c->snapshot, &c->tick, &c->ticks))
         return no_memory(c);
@@ -402,6 +448,9 @@ bool cm_snap_convert(cm_snap *snapshot, const char *path, mode_t mode, const cha
     free(c->pending);
     free(c->tick);
     free(c->site);
+    free(c->node);
+    free(c->node_known);
+    cm_snap_nodes_clear(&c->nodes);
     free(c);
     return fine;
 }

@@ -7,6 +7,7 @@
 #include "../base/definition.h"
 #include "../base/event.h"
 #include "../base/grow.h"
+#include "text.h"
 
 bool cm_snap_defs_init(cm_snap_defs *d, const cm_snap *s)
 {
@@ -132,12 +133,6 @@ static bool add_frame(cm_snap_defs *d, uint32_t frame, uint32_t *stack)
     return true;
 }
 
-static bool ends_in(const char *text, size_t length, const char *end)
-{
-    size_t n = strlen(end);
-    return length >= n && memcmp(text + length - n, end, n) == 0;
-}
-
 bool cm_snap_is_native(const cm_snap *s, uint32_t frame)
 {
     static const char *const ends[] = {".cpp", ".cc", ".c",   ".cu",  ".h",   ".hpp",
@@ -147,7 +142,7 @@ bool cm_snap_is_native(const cm_snap *s, uint32_t frame)
     if (length == 0 || (length == 2 && memcmp(file, "??", 2) == 0))
         return true;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
-        if (ends_in(file, length, ends[i]))
+        if (cm_ends(file, length, ends[i]))
             return true;
     return false;
 }

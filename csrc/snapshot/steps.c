@@ -4,33 +4,14 @@
 
 #include "../base/grow.h"
 #include "definitions.h"
-
-static bool begins_with(const char *text, size_t length, const char *with)
-{
-    size_t n = strlen(with);
-    return length >= n && memcmp(text, with, n) == 0;
-}
-
-static bool ends_with(const char *text, size_t length, const char *with)
-{
-    size_t n = strlen(with);
-    return length >= n && memcmp(text + length - n, with, n) == 0;
-}
-
-static bool contains(const char *text, size_t length, const char *what)
-{
-    for (size_t i = 0; i < length; i++)
-        if (begins_with(text + i, length - i, what))
-            return true;
-    return false;
-}
+#include "text.h"
 
 /* "Optimizer.step#AdamW.step" */
 static bool is_step(const cm_snap *s, const cm_snap_note *note)
 {
     size_t length;
     const char *name = cm_snap_text(s, note->name, &length);
-    return note->stage == CM_SAYS_END && begins_with(name, length, "Optimizer.step#");
+    return note->stage == CM_SAYS_END && cm_begins(name, length, "Optimizer.step#");
 }
 
 static int by_time(const void *a, const void *b)
@@ -64,11 +45,11 @@ static bool is_step_frame(const cm_snap *s, uint32_t frame)
     size_t length, name_length;
     const char *file = cm_snap_text(s, f->file, &length);
     const char *name = cm_snap_text(s, f->name, &name_length);
-    if (ends_with(file, length, "torch/optim/optimizer.py"))
-        return ends_with(name, name_length, "wrapper");
-    bool step = ends_with(name, name_length, ".step") ||
-                (name_length == 4 && name[0] == 's' && ends_with(name, name_length, "step"));
-    return step && contains(file, length, "optim") && !ends_with(file, length, "lr_scheduler.py");
+    if (cm_ends(file, length, "torch/optim/optimizer.py"))
+        return cm_ends(name, name_length, "wrapper");
+    bool step = cm_ends(name, name_length, ".step") ||
+                (name_length == 4 && name[0] == 's' && cm_ends(name, name_length, "step"));
+    return step && cm_contains(file, length, "optim") && !cm_ends(file, length, "lr_scheduler.py");
 }
 
 size_t cm_snap_step_depth(const cm_snap *s, uint32_t stack)
