@@ -1,7 +1,7 @@
 """PyTorch's memory snapshots, opened as traces: torch.cuda.memory._dump_snapshot() writes them, other devices' too.
 
-The file is read by the core (csrc/snapshot), as it is or through gzip, and never unpickled. What it says becomes a trace
-of this process's own, which has no name: it is gone when the process is.
+The file is read by the core (csrc/snapshot), as it is or through gzip, and never unpickled. What it says becomes a
+trace of this process's own, which has no name: it is gone when the process is.
 """
 
 import os

@@ -96,7 +96,8 @@ class Events:
 
     def _open(self) -> Any:
         self._stage += 1
-        reader = core().Reader(snapshots.trace_of(self._trace), window=self._window, code=self._code, progress=self._progress)
+        trace = snapshots.trace_of(self._trace)
+        reader = core().Reader(trace, window=self._window, code=self._code, progress=self._progress)
         if reader.start_realtime_ns != self.report.start_realtime_ns:
             raise Error(f"{self._trace} is another recording by now: export it again")
         self._is_read = False
