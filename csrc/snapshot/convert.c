@@ -12,6 +12,7 @@
 #include "definitions.h"
 #include "devices.h"
 #include "history.h"
+#include "mapped.h"
 #include "nodes.h"
 #include "sizes.h"
 #include "steps.h"
@@ -26,6 +27,8 @@ typedef struct device {
     uint32_t next;
     uint64_t time_us; /* no event is earlier than the one before */
     int64_t live, reserved;
+    cm_mapped mapped;
+    struct converter *converter;
 } device;
 
 typedef struct converter {
@@ -139,10 +142,26 @@ static bool emit_old_block(converter *c, device *d, const cm_snap_before *b, boo
            emit_requested(c, d, b->address, b->size, b->requested, CM_EVF_BEFORE_START);
 }
 
+/* An expandable segment that is another by now: at the address of an old one it takes its place. */
+static bool emit_run(void *context, const cm_mapped_run *run)
+{
+    device *d = context;
+    cm_event e = event_of(d, CM_EV_SEGMENT_NEW, run->start, (int64_t)(run->end - run->start));
+    return cm_snap_defs_stack(&d->converter->defs, run->stack, &e.stack) && emit(d->converter, e);
+}
+
+static bool emit_run_gone(void *context, uint64_t start)
+{
+    device *d = context;
+    return emit(d->converter, event_of(d, CM_EV_SEGMENT_FREE, start, 0));
+}
+
 static bool emit_old_segments(converter *c, device *d)
 {
     for (size_t i = 0; i < d->before.segments; i++) {
         const cm_snap_before *b = &d->before.segment[i];
+        if (b->expandable && !cm_mapped_add(&d->mapped, b->address, (uint64_t)b->size, b->stack))
+            return no_memory(c);
         cm_event e = event_of(d, CM_EV_SEGMENT_NEW, b->address, b->size);
         e.flags = CM_EVF_BEFORE_START;
         if (!cm_snap_defs_stack(&c->defs, b->stack, &e.stack))
@@ -151,6 +170,9 @@ static bool emit_old_segments(converter *c, device *d)
         if (!emit(c, e))
             return false;
     }
+    d->mapped.gone = emit_run_gone;
+    d->mapped.is = emit_run;
+    d->mapped.context = d;
     return true;
 }
 
@@ -304,6 +326,17 @@ static bool emit_segment(converter *c, device *d, const cm_snap_event *from, uin
     return emit(c, e) && emit_reserved(c, d);
 }
 
+static bool emit_mapping(converter *c, device *d, const cm_snap_event *from)
+{
+    bool maps = from->action == CM_SAYS_SEGMENT_MAP;
+    uint64_t size = (uint64_t)from->size;
+    d->reserved += maps ? from->size : -from->size;
+    if (maps ? cm_mapped_add(&d->mapped, from->address, size, from->stack)
+             : cm_mapped_remove(&d->mapped, from->address, size))
+        return emit_reserved(c, d);
+    return c->error[0] == '\0' ? no_memory(c) : false;
+}
+
 static bool convert_event(converter *c, device *d, const cm_snap_event *from)
 {
     cm_event e;
@@ -317,11 +350,12 @@ static bool convert_event(converter *c, device *d, const cm_snap_event *from)
     case CM_SAYS_FREE:
         d->live -= from->block_size;
         return emit(c, event_of(d, CM_EV_FREE, from->address, 0));
-    case CM_SAYS_SEGMENT_ALLOC:
     case CM_SAYS_SEGMENT_MAP:
+    case CM_SAYS_SEGMENT_UNMAP:
+        return emit_mapping(c, d, from);
+    case CM_SAYS_SEGMENT_ALLOC:
         return emit_segment(c, d, from, stack, true);
     case CM_SAYS_SEGMENT_FREE:
-    case CM_SAYS_SEGMENT_UNMAP:
         return emit_segment(c, d, from, stack, false);
     case CM_SAYS_OOM:
         e = event_of(d, CM_EV_OOM, CM_OOM_UNKNOWN, from->size);
@@ -392,6 +426,7 @@ static bool find_devices(converter *c)
     for (; c->devices < count; c->devices++) {
         device *d = &c->device[c->devices];
         d->is = found[c->devices];
+        d->converter = c;
         d->next = d->is.events.first;
         if (!cm_snap_history_of(c->snapshot, d->is.segments, d->is.number, d->is.events,
                                 &d->before) ||
@@ -441,8 +476,10 @@ bool cm_snap_convert(cm_snap *snapshot, const char *path, mode_t mode, const cha
     c->error = error;
     c->error_size = error_size;
     bool fine = convert(c, mode, meta);
-    for (size_t i = 0; i < CM_SNAP_DEVICES_MAX; i++)
+    for (size_t i = 0; i < CM_SNAP_DEVICES_MAX; i++) {
         cm_snap_history_clear(&c->device[i].before);
+        cm_mapped_clear(&c->device[i].mapped);
+    }
     cm_snap_defs_clear(&c->defs);
     cm_batch_free(c->batch);
     free(c->pending);

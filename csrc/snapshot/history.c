@@ -2,6 +2,7 @@
 
 #include "../base/grow.h"
 #include "../base/idmap.h"
+#include "mapped.h"
 
 /* A thing that is alive, in the map: a number in the arrays of the snapshot, and which of them. */
 enum { OF_STATE = 0, OF_EVENT = 1 };
@@ -9,6 +10,7 @@ enum { OF_STATE = 0, OF_EVENT = 1 };
 typedef struct undoing {
     cm_snap *snapshot;
     cm_idmap blocks, segments; /* by address: number << 1 | OF_... */
+    cm_mapped mapped;          /* of expandable segments */
 } undoing;
 
 static bool put(cm_idmap *map, uint64_t address, uint32_t number, int of)
@@ -24,7 +26,9 @@ static bool begin_at_the_end(undoing *u, cm_snap_range segments, int32_t device)
         const cm_snap_segment *segment = &s->segment[i];
         if (device != CM_SNAP_ANY_DEVICE && segment->device != device)
             continue;
-        if (!put(&u->segments, segment->address, i, OF_STATE))
+        if (!(segment->expandable ? cm_mapped_add(&u->mapped, segment->address,
+                                                  (uint64_t)segment->size, segment->stack)
+                                  : put(&u->segments, segment->address, i, OF_STATE)))
             return false;
         for (uint32_t j = segment->first_block; j < segment->end_block; j++)
             if (s->block[j].state == CM_SAYS_ALLOCATED &&
@@ -55,13 +59,15 @@ static bool undo(undoing *u, uint32_t number)
     case CM_SAYS_FREE_REQUESTED:
     case CM_SAYS_FREE:
         return put(&u->blocks, event->address, number, OF_EVENT);
-    case CM_SAYS_SEGMENT_ALLOC:
     case CM_SAYS_SEGMENT_MAP:
+        return cm_mapped_remove(&u->mapped, event->address, (uint64_t)event->size);
+    case CM_SAYS_SEGMENT_UNMAP:
+        return cm_mapped_add(&u->mapped, event->address, (uint64_t)event->size, event->stack);
+    case CM_SAYS_SEGMENT_ALLOC:
         if (cm_snap_is_address(event->address))
             cm_idmap_remove(&u->segments, event->address);
         return true;
     case CM_SAYS_SEGMENT_FREE:
-    case CM_SAYS_SEGMENT_UNMAP:
         return put(&u->segments, event->address, number, OF_EVENT);
     default:
         return true;
@@ -94,7 +100,7 @@ static bool collect_blocks(const undoing *u, cm_snap_history *out)
             one.size = 0; /* unknown: what was asked for is known */
         } else {
             const cm_snap_block *b = &s->block[number];
-            one = (cm_snap_before){b->address, b->size, b->requested, b->stack};
+            one = (cm_snap_before){b->address, b->size, b->requested, b->stack, false};
         }
         if (!add_before(&out->block, &out->blocks, &out->block_capacity, one))
             return false;
@@ -114,9 +120,16 @@ static bool collect_segments(const undoing *u, cm_snap_history *out)
             one = before_of_event(&s->event[number]);
         } else {
             const cm_snap_segment *g = &s->segment[number];
-            one = (cm_snap_before){g->address, g->size, g->size, g->stack};
+            one = (cm_snap_before){g->address, g->size, g->size, g->stack, false};
         }
         if (!add_before(&out->segment, &out->segments, &out->segment_capacity, one))
+            return false;
+    }
+    cm_mapped_run run = {0};
+    while (cm_mapped_next(&u->mapped, run.end, &run)) {
+        int64_t size = (int64_t)(run.end - run.start);
+        if (!add_before(&out->segment, &out->segments, &out->segment_capacity,
+                        (cm_snap_before){run.start, size, size, run.stack, true}))
             return false;
     }
     return true;
@@ -139,6 +152,7 @@ bool cm_snap_history_of(cm_snap *s, cm_snap_range segments, int32_t device, cm_s
     fine = fine && collect_blocks(&u, out) && collect_segments(&u, out);
     cm_idmap_clear(&u.blocks);
     cm_idmap_clear(&u.segments);
+    cm_mapped_clear(&u.mapped);
     /* The map's order changes from process to process. */
     cm_sort(out->block, out->blocks, sizeof *out->block, by_address);
     cm_sort(out->segment, out->segments, sizeof *out->segment, by_address);

@@ -9,6 +9,7 @@ typedef struct cm_snap_before {
     uint64_t address;
     int64_t size, requested;
     uint32_t stack; /* 0: unknown, or none */
+    bool expandable;
 } cm_snap_before;
 
 typedef struct cm_snap_history {

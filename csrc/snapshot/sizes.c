@@ -100,17 +100,16 @@ static void use_segment(layout *l, uint64_t address, uint64_t end, bool used)
     l->end[i] = end;
 }
 
-static void begin(const cm_snap *s, const cm_snap_device *d, const cm_snap_history *before,
-                  layout *l)
+static void begin(const cm_snap_history *before, layout *l)
 {
     for (size_t i = 0; i < before->blocks; i++)
         use_block(l, before->block[i].address, true);
     for (size_t i = 0; i < before->segments; i++)
         use_segment(l, before->segment[i].address,
-                    before->segment[i].address + (uint64_t)before->segment[i].size, true);
-    for (uint32_t i = d->segments.first; i < d->segments.end; i++)
-        if (s->segment[i].expandable)
-            use_segment(l, s->segment[i].address, 0, true);
+                    before->segment[i].expandable
+                        ? 0
+                        : before->segment[i].address + (uint64_t)before->segment[i].size,
+                    true);
 }
 
 /* The end of the free range at this address; 0: unknown. */
@@ -225,7 +224,7 @@ bool cm_snap_sizes(cm_snap *s, const cm_snap_device *d, cm_snap_history *before)
     }
     bool fine = build(s, d, before, &l);
     if (fine)
-        begin(s, d, before, &l);
+        begin(before, &l);
     fine = fine && follow(s, d, before, &l);
     cm_ordered_clear(&l.blocks);
     cm_ordered_clear(&l.segments);
