@@ -34,7 +34,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
+.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -151,6 +151,9 @@ fuzz: $(STAMP)/package ## fuzz everything that reads a trace (SECONDS=600; needs
 
 fuzz-records: $(STAMP)/package ## fuzz what reads CUPTI's records (SECONDS=600; needs clang); writes docs/fuzz/<date>-records.md
 	$(BIN)/python -m tests.tools.fuzz.records $(SECONDS)
+
+fuzz-snapshots: $(STAMP)/package ## fuzz what reads PyTorch's memory snapshots (SECONDS=600; needs clang); writes docs/fuzz/<date>-snapshots.md
+	$(BIN)/python -m tests.tools.fuzz.snapshots $(SECONDS)
 
 fuzz-reports: $(STAMP)/package ## read hostile traces with every view, in Python (MUTANTS=8000 SEED=1); writes docs/fuzz/<date>-reports.md
 	nice $(BIN)/python -m tests.tools.fuzz.reports $(MUTANTS) $(SEED)

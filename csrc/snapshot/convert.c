@@ -52,6 +52,7 @@ typedef struct converter {
     uint32_t in_step;   /* the newest event's */
     uint32_t last_site; /* the last that is known */
     uint32_t operator_name;
+    bool refused; /* a request, in the newest event's step */
     const char *path;
     char *error;
     size_t error_size;
@@ -251,6 +252,7 @@ static bool follow_steps(converter *c, uint32_t stack)
     bool ended = c->in_step > 1 && site != c->in_step;
     if (ended && !emit_tick(c, c->in_step, c->in_step))
         return false;
+    c->refused &= site == c->in_step;
     c->in_step = site;
     return true;
 }
@@ -360,6 +362,9 @@ static bool convert_event(converter *c, device *d, const cm_snap_event *from)
     case CM_SAYS_OOM:
         e = event_of(d, CM_EV_OOM, CM_OOM_UNKNOWN, from->size);
         e.stack = stack;
+        if (!follow_steps(c, from->stack))
+            return false;
+        c->refused = true;
         return emit(c, e);
     default:
         return true;
@@ -400,7 +405,9 @@ static bool convert_events(converter *c)
         if (!convert_event(c, d, event))
             return false;
     }
-    return emit_noted(c, UINT64_MAX);
+    /* Nothing but a refused request ends a recording in the middle of a step. */
+    bool ends = c->ticks == 0 && c->in_step > 1 && !c->refused;
+    return emit_noted(c, UINT64_MAX) && (!ends || emit_tick(c, c->in_step, c->in_step));
 }
 
 /* --- all of it ------------------------------------------------------------------------------ */

@@ -13,7 +13,8 @@ static uint32_t hash_of(const uint8_t *bytes, size_t length)
         hash = cm_hash(hash ^ word);
     }
     word = 0;
-    memcpy(&word, bytes, length);
+    if (length > 0)
+        memcpy(&word, bytes, length);
     return (uint32_t)cm_hash(hash ^ word);
 }
 
@@ -40,7 +41,7 @@ static bool is(const cm_intern *in, uint32_t id, uint32_t hash, const void *byte
     if (in->hash[id] != hash)
         return false;
     const void *at = cm_intern_at(in, id, &known);
-    return known == length && memcmp(at, bytes, length) == 0;
+    return known == length && (length == 0 || memcmp(at, bytes, length) == 0);
 }
 
 static bool append(cm_intern *in, const void *bytes, size_t length, uint32_t hash)

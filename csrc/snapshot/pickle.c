@@ -121,7 +121,8 @@ static inline void remember(cm_pickle *p, const cm_value *value)
 static outcome close_dict(cm_pickle *p, cm_value *value)
 {
     size_t first = value->number >> 32, count = (uint32_t)value->number;
-    if (!cm_snap_add_dict(p->snapshot, p->pair + first, count, value))
+    const cm_value *pairs = count > 0 ? p->pair + first : NULL;
+    if (!cm_snap_add_dict(p->snapshot, pairs, count, value))
         return no_memory(p);
     if (count > 0)
         p->pairs = first;
@@ -212,6 +213,8 @@ static outcome tuple_of(cm_pickle *p, size_t count)
 static outcome keep_pairs(cm_pickle *p, cm_value *dict, const cm_value *pairs, size_t count)
 {
     size_t first = dict->number >> 32, held = (uint32_t)dict->number;
+    if (count == 0)
+        return DONE;
     if (held == 0)
         first = p->pairs;
     if (first + held != p->pairs || p->pairs + count > UINT32_MAX)
@@ -270,7 +273,7 @@ static outcome dict_of(cm_pickle *p)
     if (first == SIZE_MAX)
         return misplaced(p, "DICT");
     p->stack[first - 1] = (cm_value){.kind = CM_VALUE_DICT};
-    return set_from(p, first, first - 1, true);
+    return set_from(p, first, first - 1, p->count > first);
 }
 
 /* --- the memo ------------------------------------------------------------------------------- */

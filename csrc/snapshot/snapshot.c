@@ -91,7 +91,7 @@ bool cm_snap_close_list(cm_snap *s, cm_value *list)
     return intern_stack(s, s->open + first, count, list);
 }
 
-/* A whole stack at once. */
+/* A whole stack at once: the first item is a frame. */
 static bool add_stack(cm_snap *s, cm_value *list, const cm_value *items, size_t count)
 {
     uint32_t frames[CM_SNAP_DEPTH];
@@ -99,7 +99,8 @@ static bool add_stack(cm_snap *s, cm_value *list, const cm_value *items, size_t 
         count = CM_SNAP_DEPTH;
         s->cut_stacks++;
     }
-    for (size_t i = 0; i < count; i++) {
+    frames[0] = (uint32_t)items[0].number;
+    for (size_t i = 1; i < count; i++) {
         if (items[i].kind != CM_VALUE_FRAME) {
             count = i;
             break;

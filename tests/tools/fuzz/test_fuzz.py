@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.build import SANITIZERS
-from tests.tools.fuzz import fuzz, libfuzzer, records
+from tests.tools.fuzz import fuzz, libfuzzer, records, snapshots
 
 MUTATIONS = 3000
 RUNS = 300  # of libFuzzer, besides what it begins with
 RECORD_RUNS = 4000
+SNAPSHOT_RUNS = 4000
 OOM_INPUTS = 14
 OOM_MOST = 60
 
@@ -31,22 +32,39 @@ def record_seeds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-@pytest.fixture(scope="module", params=["reader", "records"])
+@pytest.fixture(scope="module")
+def snapshot_seeds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = libfuzzer.folder_of(snapshots.seeds(), tmp_path_factory.mktemp("snapshots") / "seeds")
+    return sorted(folder.iterdir())
+
+
+@pytest.fixture(scope="module", params=["reader", "records", "snapshots"])
 def driver(needs_sanitizer: None, request: pytest.FixtureRequest) -> Path:
     """A harness without libFuzzer."""
-    build = {"reader": fuzz.build_driver, "records": records.build_driver}[request.param]
+    drivers = {
+        "reader": fuzz.build_driver,
+        "records": records.build_driver,
+        "snapshots": snapshots.build_driver,
+    }
+    build = drivers[request.param]
     return build(SANITIZERS["address"])
 
 
-@pytest.fixture(scope="module", params=["reader", "records"])
+@pytest.fixture(scope="module", params=["reader", "records", "snapshots"])
 def fuzzer(needs_sanitizer: None, request: pytest.FixtureRequest) -> Path:
     """A harness with it."""
     if not libfuzzer.works():
         pytest.skip(libfuzzer.NEEDED)
-    return {"reader": fuzz.build_fuzzer, "records": records.build_fuzzer}[request.param]()
+    fuzzers = {
+        "reader": fuzz.build_fuzzer,
+        "records": records.build_fuzzer,
+        "snapshots": snapshots.build_fuzzer,
+    }
+    return fuzzers[request.param]()
 
 
 only_reader = pytest.mark.parametrize("driver", ["reader"], indirect=True)
+only_snapshots = pytest.mark.parametrize("driver", ["snapshots"], indirect=True)
 only_records = pytest.mark.parametrize("driver", ["records"], indirect=True)
 
 
@@ -119,6 +137,12 @@ def test_record_mutations(driver: Path, record_seeds: list[Path], tmp_path: Path
     assert run(driver, tmp_path, 1, RECORD_RUNS, *record_seeds) == said
 
 
+@only_snapshots
+def test_snapshot_mutations(driver: Path, snapshot_seeds: list[Path], tmp_path: Path) -> None:
+    said = f"{len(snapshot_seeds)} inputs, {SNAPSHOT_RUNS} mutations\n"
+    assert run(driver, tmp_path, 1, SNAPSHOT_RUNS, *snapshot_seeds) == said
+
+
 @pytest.mark.parametrize("fuzzer", ["reader"], indirect=True)
 def test_libfuzzer(fuzzer: Path, seeds: list[Path], tmp_path: Path) -> None:
     """clang's sanitizers object to more than gcc's: 0 added to NULL is one such thing."""
@@ -129,6 +153,11 @@ def test_libfuzzer(fuzzer: Path, seeds: list[Path], tmp_path: Path) -> None:
 @pytest.mark.parametrize("fuzzer", ["records"], indirect=True)
 def test_libfuzzer_of_records(fuzzer: Path, record_seeds: list[Path], tmp_path: Path) -> None:
     run_fuzzer(fuzzer, tmp_path, 5 * RECORD_RUNS, record_seeds, *records.LIMITS)
+
+
+@pytest.mark.parametrize("fuzzer", ["snapshots"], indirect=True)
+def test_libfuzzer_of_snapshots(fuzzer: Path, snapshot_seeds: list[Path], tmp_path: Path) -> None:
+    run_fuzzer(fuzzer, tmp_path, 2 * SNAPSHOT_RUNS, snapshot_seeds, *snapshots.LIMITS)
 
 
 @only_reader
