@@ -103,13 +103,21 @@ static outcome push_kind(cm_pickle *p, cm_value_kind kind)
     return push(p, (cm_value){.kind = (uint8_t)kind});
 }
 
-/* The first value above the newest mark; SIZE_MAX: there is none. */
-static inline size_t above_mark(const cm_pickle *p)
+static outcome push_mark(cm_pickle *p)
 {
-    for (size_t i = p->count; i > 0; i--)
-        if (p->stack[i - 1].kind == CM_VALUE_MARK)
-            return i;
-    return SIZE_MAX;
+    outcome got = push(p, (cm_value){.number = p->mark, .kind = CM_VALUE_MARK});
+    p->mark = p->count;
+    return got;
+}
+
+/* Takes the newest mark, and gives the first value above it; SIZE_MAX: there is none. */
+static inline size_t above_mark(cm_pickle *p)
+{
+    if (p->mark == 0)
+        return SIZE_MAX;
+    size_t first = p->mark;
+    p->mark = (size_t)p->stack[first - 1].number;
+    return first;
 }
 
 static inline void remember(cm_pickle *p, const cm_value *value)
@@ -133,7 +141,7 @@ static outcome close_dict(cm_pickle *p, cm_value *value)
 /* A value that becomes a part of another one changes no more. */
 static inline outcome close_value(cm_pickle *p, cm_value *value)
 {
-    if (__builtin_expect(value->kind < CM_VALUE_LIST, 1))
+    if (__builtin_expect(value->kind < CM_VALUE_OPEN, 1))
         return DONE;
     if (value->kind == CM_VALUE_DICT)
         return close_dict(p, value);
@@ -145,6 +153,11 @@ static inline outcome close_value(cm_pickle *p, cm_value *value)
 
 static outcome close_values(cm_pickle *p, size_t first)
 {
+    unsigned kinds = 0;
+    for (size_t i = first; i < p->count; i++)
+        kinds |= p->stack[i].kind;
+    if (__builtin_expect((kinds & CM_VALUE_OPEN) == 0, 1))
+        return DONE;
     /* From the top: dicts and lists that are still open lie in their arrays in this order. */
     for (size_t i = p->count; i > first; i--)
         if (close_value(p, &p->stack[i - 1]) != DONE)
@@ -156,10 +169,15 @@ static outcome close_values(cm_pickle *p, size_t first)
 
 static outcome append_from(cm_pickle *p, size_t first, size_t list)
 {
-    if (close_values(p, first) != DONE)
-        return FAILED;
     cm_value *to = &p->stack[list];
-    if (!cm_snap_extend(p->snapshot, to, p->stack + first, p->count - first))
+    size_t count = p->count - first;
+    bool is = false;
+    if (to->kind == CM_VALUE_LIST && count > 1 &&
+        !cm_snap_stack(p->snapshot, to, p->stack + first, count, &is))
+        return no_memory(p);
+    if (!is && close_values(p, first) != DONE)
+        return FAILED;
+    if (!is && !cm_snap_extend(p->snapshot, to, p->stack + first, count))
         return no_memory(p);
     if (to->kind == CM_VALUE_STACK)
         remember(p, to);
@@ -509,7 +527,7 @@ static outcome step(cm_pickle *p, window *w)
     case 'r': /* LONG_BINPUT */
         return step_numbered(p, w, 4, put);
     case '(': /* MARK */
-        return push_kind(p, CM_VALUE_MARK);
+        return push_mark(p);
     case '}': /* EMPTY_DICT */
         return push_kind(p, CM_VALUE_DICT);
     case ']': /* EMPTY_LIST */
@@ -582,6 +600,80 @@ static outcome step(cm_pickle *p, window *w)
     }
 }
 
+/* Instructions that put one short thing on the stack, which most are, up to the first other one. */
+static const uint8_t *step_simple(cm_pickle *p, const uint8_t *at, const uint8_t *end)
+{
+    enum { LONGEST = 10 };
+    cm_value *top = p->stack + p->count;
+    const uint8_t *from = at, *safe = end - LONGEST;
+    size_t room = p->capacity - p->count, memo_count = p->memo_count;
+    uint64_t value;
+    uint32_t index;
+    if (end - at < LONGEST)
+        return at;
+    if (room < (size_t)(safe - at)) /* each puts at most one value for each byte */
+        safe = at + room;
+    while (at < safe) {
+        switch (*at) {
+        case 'h': /* BINGET */
+            if (at[1] >= memo_count)
+                goto other;
+            *top++ = cm_kept_value(p->memo[at[1]]);
+            at += 2;
+            continue;
+        case 'j': /* LONG_BINGET: many in a row are the frames of a stack */
+            do {
+                memcpy(&index, at + 1, sizeof index);
+                if (index >= memo_count)
+                    goto other;
+                *top++ = cm_kept_value(p->memo[index]);
+                at += 5;
+            } while (*at == 'j' && at < safe);
+            continue;
+        case 'K': /* BININT1 */
+            *top++ = (cm_value){.number = at[1], .kind = CM_VALUE_NUMBER};
+            at += 2;
+            continue;
+        case 0x8a: /* LONG1 */
+            if (at[1] == 0 || at[1] > 8)
+                goto other;
+            memcpy(&value, at + 2, sizeof value);
+            value <<= 64 - 8 * at[1];
+            *top++ = (cm_value){.number = (uint64_t)((int64_t)value >> (64 - 8 * at[1])),
+                                .kind = CM_VALUE_NUMBER};
+            at += 2 + at[1];
+            continue;
+        case 0x94: /* MEMOIZE */
+            if (top == p->stack || top[-1].kind == CM_VALUE_MARK || memo_count >= p->memo_capacity)
+                goto other;
+            p->memo[memo_count++] = cm_keep(&top[-1]);
+            top[-1].memo = (uint32_t)memo_count;
+            at++;
+            continue;
+        case '(': /* MARK */
+            *top++ = (cm_value){.number = p->mark, .kind = CM_VALUE_MARK};
+            p->mark = (size_t)(top - p->stack);
+            at++;
+            continue;
+        case '}': /* EMPTY_DICT */
+            *top++ = (cm_value){.kind = CM_VALUE_DICT};
+            at++;
+            continue;
+        case ']': /* EMPTY_LIST */
+            *top++ = (cm_value){.kind = CM_VALUE_LIST};
+            at++;
+            continue;
+        default:
+            goto other;
+        }
+    }
+other:
+    p->count = (size_t)(top - p->stack);
+    p->memo_count = memo_count;
+    p->offset += (uint64_t)(at - from);
+    return at;
+}
+
 size_t cm_pickle_feed(cm_pickle *p, const uint8_t *bytes, size_t length)
 {
     window w = {bytes, bytes + length};
@@ -595,6 +687,7 @@ size_t cm_pickle_feed(cm_pickle *p, const uint8_t *bytes, size_t length)
             p->skip -= passed;
             p->offset += passed;
         }
+        w.at = step_simple(p, w.at, w.end);
         if (w.at == w.end)
             return length;
         const uint8_t *from = w.at;

@@ -18,6 +18,7 @@ typedef struct cm_pickle {
     cm_snap *snapshot;
     cm_value *stack;
     size_t count, capacity;
+    size_t mark; /* place of the newest mark + 1; 0: there is none */
     cm_kept *memo;
     size_t memo_count, memo_capacity;
     cm_value *pair; /* keys and values of dicts that get theirs one by one */

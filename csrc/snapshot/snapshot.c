@@ -91,23 +91,22 @@ bool cm_snap_close_list(cm_snap *s, cm_value *list)
     return intern_stack(s, s->open + first, count, list);
 }
 
-/* A whole stack at once: the first item is a frame. */
-static bool add_stack(cm_snap *s, cm_value *list, const cm_value *items, size_t count)
+bool cm_snap_stack(cm_snap *s, cm_value *list, const cm_value *items, size_t count, bool *is)
 {
     uint32_t frames[CM_SNAP_DEPTH];
-    if (count > CM_SNAP_DEPTH) {
-        count = CM_SNAP_DEPTH;
-        s->cut_stacks++;
-    }
-    frames[0] = (uint32_t)items[0].number;
-    for (size_t i = 1; i < count; i++) {
-        if (items[i].kind != CM_VALUE_FRAME) {
-            count = i;
-            break;
-        }
+    size_t kept = count < CM_SNAP_DEPTH ? count : CM_SNAP_DEPTH;
+    unsigned other = 0;
+    for (size_t i = 0; i < kept; i++) {
+        other |= items[i].kind ^ CM_VALUE_FRAME;
         frames[i] = (uint32_t)items[i].number;
     }
-    return intern_stack(s, frames, count, list);
+    for (size_t i = kept; i < count; i++)
+        other |= items[i].kind ^ CM_VALUE_FRAME;
+    *is = other == 0 && count > 0;
+    if (!*is)
+        return true;
+    s->cut_stacks += kept < count;
+    return intern_stack(s, frames, kept, list);
 }
 
 static bool add_frame(cm_snap *s, cm_value *list, uint32_t frame)
@@ -183,8 +182,6 @@ static bool add_item(cm_snap *s, cm_value *list, const cm_value *item)
 
 bool cm_snap_extend(cm_snap *s, cm_value *list, const cm_value *items, size_t count)
 {
-    if (list->kind == CM_VALUE_LIST && count > 1 && items[0].kind == CM_VALUE_FRAME)
-        return add_stack(s, list, items, count);
     if (list->kind == CM_VALUE_MARK)
         return true;
     for (size_t i = 0; i < count; i++)
