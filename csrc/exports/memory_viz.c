@@ -36,6 +36,7 @@ const char *const cm_words[CM_WORDS] = {
     [CM_WORD_STATE] = "state",
     [CM_WORD_ACTIVE_ALLOCATED] = "active_allocated",
     [CM_WORD_INACTIVE] = "inactive",
+    [CM_WORD_BEFORE_START] = "before_start",
 };
 
 typedef struct entry {
@@ -44,7 +45,8 @@ typedef struct entry {
     uint32_t about; /* an origin of blocks, or a stack */
     int32_t step;
     uint8_t action; /* cm_word */
-    bool of_block;
+    bool of_block, before_start;
+    int64_t requested; /* -1: unknown, or as large as the block */
 } entry;
 
 /* Of a live block at the end. */
@@ -192,6 +194,10 @@ static bool put_entry(cm_viz *s, cm_viz_device *d, const entry *e)
         return false;
     if (e->action == CM_WORD_ALLOC && !put_metadata(s, d, name->about, e->step))
         return false;
+    if (e->before_start && !put_number(s, d, CM_WORD_BEFORE_START, 1))
+        return false;
+    if (e->requested >= 0 && !put_number(s, d, CM_WORD_REQUESTED_SIZE, e->requested))
+        return false;
     if (e->action == CM_WORD_OOM && !put_number(s, d, CM_WORD_DEVICE_FREE, 0))
         return false;
     cm_text_byte(t, CM_PICKLE_SETITEMS);
@@ -210,7 +216,8 @@ static bool emit(cm_viz *s, cm_viz_device *d, const entry *e)
     return true;
 }
 
-static bool emit_block(cm_viz *s, cm_viz_device *d, cm_word action, const cm_item *item)
+static bool emit_block(cm_viz *s, cm_viz_device *d, cm_word action, const cm_item *item,
+                       int64_t requested)
 {
     const entry e = {.time_ns = item->time_ns,
                      .address = item->address,
@@ -218,7 +225,9 @@ static bool emit_block(cm_viz *s, cm_viz_device *d, cm_word action, const cm_ite
                      .about = item->origin,
                      .step = item->step,
                      .action = (uint8_t)action,
-                     .of_block = true};
+                     .of_block = true,
+                     .before_start = action == CM_WORD_ALLOC && item->kind == CM_ITEM_START,
+                     .requested = requested};
     return emit(s, d, &e);
 }
 
@@ -230,7 +239,8 @@ static bool emit_other(cm_viz *s, cm_viz_device *d, cm_word action, uint64_t tim
                      .size = size,
                      .about = stack,
                      .step = -1,
-                     .action = (uint8_t)action};
+                     .action = (uint8_t)action,
+                     .requested = -1};
     return emit(s, d, &e);
 }
 
@@ -244,7 +254,7 @@ static bool give_back(cm_viz *s, cm_viz_device *d, cm_held_segment *segment, uin
 static bool add_block(cm_viz *s, cm_viz_device *d, const cm_item *item, const cm_replay *replay)
 {
     cm_held_segment *segment = cm_held_around(&d->held, item->address, item->bytes);
-    if (segment == NULL && !emit_block(s, d, CM_WORD_SEGMENT_ALLOC, item))
+    if (segment == NULL && !emit_block(s, d, CM_WORD_SEGMENT_ALLOC, item, -1))
         return false;
     cm_live_block *block = cm_live_add(&s->live, item, replay);
     if (block == NULL)
@@ -254,7 +264,7 @@ static bool add_block(cm_viz *s, cm_viz_device *d, const cm_item *item, const cm
         block->inside = true;
         block->segment = segment->address;
     }
-    return emit_block(s, d, CM_WORD_ALLOC, item);
+    return emit_block(s, d, CM_WORD_ALLOC, item, -1);
 }
 
 static bool free_block(cm_viz *s, cm_viz_device *d, const cm_item *item)
@@ -262,11 +272,12 @@ static bool free_block(cm_viz *s, cm_viz_device *d, const cm_item *item)
     cm_live_block block;
     if (!cm_live_take(&s->live, item->device, item->address, &block))
         return true;
-    if (!emit_block(s, d, CM_WORD_FREE_REQUESTED, item) ||
-        !emit_block(s, d, CM_WORD_FREE_COMPLETED, item))
+    int64_t requested = block.requested_known ? block.requested : -1;
+    if (!emit_block(s, d, CM_WORD_FREE_REQUESTED, item, requested) ||
+        !emit_block(s, d, CM_WORD_FREE_COMPLETED, item, -1))
         return false;
     if (!block.inside)
-        return emit_block(s, d, CM_WORD_SEGMENT_FREE, item);
+        return emit_block(s, d, CM_WORD_SEGMENT_FREE, item, -1);
     cm_held_segment *segment = cm_held_at(&d->held, block.segment);
     if (segment == NULL || --segment->blocks > 0 || !segment->gone)
         return true;

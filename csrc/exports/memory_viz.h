@@ -38,6 +38,7 @@ typedef enum cm_word {
     CM_WORD_STATE,
     CM_WORD_ACTIVE_ALLOCATED,
     CM_WORD_INACTIVE,
+    CM_WORD_BEFORE_START, /* cuptimem's own: the block was alive before its events began */
     CM_WORDS
 } cm_word;
 extern const char *const cm_words[CM_WORDS];

@@ -27,6 +27,7 @@ typedef struct device {
     uint32_t next;
     uint64_t time_us; /* no event is earlier than the one before */
     int64_t live, reserved;
+    bool grew; /* its total is not yet said: it follows the block that is made in it */
     cm_mapped mapped;
     struct converter *converter;
 } device;
@@ -113,7 +114,7 @@ static cm_event event_of(const device *d, uint8_t kind, uint64_t address, int64_
                       .device_index = d->is.index};
 }
 
-/* --- before the first event ----------------------------------------------------------------- */
+/* --- blocks --------------------------------------------------------------------------------- */
 
 static bool emit_requested(converter *c, const device *d, uint64_t address, int64_t size,
                            int64_t requested, uint8_t flags)
@@ -123,24 +124,92 @@ static bool emit_requested(converter *c, const device *d, uint64_t address, int6
     return requested < 0 || requested >= size || emit(c, e);
 }
 
+static const cm_snap_node *node_of(converter *c, uint32_t stack)
+{
+    if (!c->node_known[stack]) {
+        c->node_known[stack] = true;
+        c->node[stack] = cm_snap_node_of(&c->nodes, stack);
+    }
+    return &c->node[stack];
+}
+
+/* A node of which nothing but its name is known, and of cuptimem's own its forward line. */
+static bool emit_node_run(converter *c, const cm_snap_node *node, uint32_t stack, uint8_t flags)
+{
+    const cm_event made = {.kind = CM_EV_NODE_NEW,
+                           .address = c->sequence + 1,
+                           .stack = stack,
+                           .flags = flags,
+                           .device_index = CM_DEVICE_UNKNOWN};
+    cm_event e = {.kind = CM_EV_NODE_RUN,
+                  .address =
+                      node->accumulates && !node->charged ? CM_NODE_NO_SEQUENCE : ++c->sequence,
+                  .size = CM_SNAP_BACKWARD_THREAD,
+                  .flags = flags,
+                  .device_index = CM_DEVICE_UNKNOWN};
+    if (node->name != 0 && !cm_snap_defs_name(&c->defs, node->name, &e.stack))
+        return no_memory(c);
+    bool charged = node->charged && stack != CM_STACK_NONE;
+    return (!charged || emit(c, made)) && emit(c, e);
+}
+
+static bool emit_workspace(converter *c, const device *d, uint64_t address)
+{
+    const cm_event e = {.kind = CM_EV_LABEL,
+                        .flags = CM_LABEL_WORKSPACE,
+                        .address = address,
+                        .device_type = d->is.type,
+                        .device_index = CM_DEVICE_UNKNOWN};
+    return emit(c, e);
+}
+
+typedef struct block {
+    uint64_t address;
+    int64_t size, requested; /* requested: -1 unknown */
+    uint32_t stack;
+    uint8_t flags; /* of its events */
+} block;
+
+/* An allocation, inside the node that its stack shows. */
+static bool emit_block(converter *c, const device *d, const block *b)
+{
+    const cm_snap_node *node = node_of(c, b->stack);
+    const cm_event done = {
+        .kind = CM_EV_NODE_DONE, .flags = b->flags, .device_index = CM_DEVICE_UNKNOWN};
+    cm_event e = event_of(d, CM_EV_ALLOC, b->address, b->size);
+    e.flags = b->flags;
+    if (node->ran)
+        e.flags |= CM_EVF_IN_NODE | (node->in_python ? 0 : CM_EVF_NODE_STACK);
+    if (!cm_snap_defs_stack(&c->defs, b->stack, &e.stack))
+        return no_memory(c);
+    uint32_t stack = e.stack;
+    if (node->charged)
+        e.stack = CM_STACK_NONE;
+    return (!node->ran || emit_node_run(c, node, stack, b->flags)) && emit(c, e) &&
+           emit_requested(c, d, b->address, b->size, b->requested, b->flags) &&
+           (!node->is_workspace || emit_workspace(c, d, b->address)) &&
+           (!node->ran || emit(c, done));
+}
+
+/* --- before the first event ----------------------------------------------------------------- */
+
 static bool emit_reserved(converter *c, const device *d)
 {
     return emit(c, event_of(d, CM_EV_RESERVED, (uint64_t)d->live, d->reserved));
 }
 
-static bool emit_old_block(converter *c, device *d, const cm_snap_before *b, bool seed)
+static bool emit_seed(converter *c, device *d, const cm_snap_before *b)
 {
-    cm_event e = event_of(d, seed ? CM_EV_SEED : CM_EV_ALLOC, b->address, b->size);
-    if (seed != (b->stack == 0))
-        return true;
-    if (!seed) {
-        e.flags = CM_EVF_BEFORE_START;
-        if (!cm_snap_defs_stack(&c->defs, b->stack, &e.stack))
-            return no_memory(c);
-    }
     d->live += b->size;
-    return emit(c, e) &&
+    return emit(c, event_of(d, CM_EV_SEED, b->address, b->size)) &&
            emit_requested(c, d, b->address, b->size, b->requested, CM_EVF_BEFORE_START);
+}
+
+static bool emit_old_block(converter *c, device *d, const cm_snap_before *b)
+{
+    const block from = {b->address, b->size, b->requested, b->stack, CM_EVF_BEFORE_START};
+    d->live += b->size;
+    return emit_block(c, d, &from);
 }
 
 /* An expandable segment that is another by now: at the address of an old one it takes its place. */
@@ -159,7 +228,7 @@ static bool emit_run_gone(void *context, uint64_t start)
 
 static bool emit_old_segments(converter *c, device *d)
 {
-    for (size_t i = 0; i < d->before.segments; i++) {
+    for (size_t i = 0; d->is.type != CM_DEVICE_CPU && i < d->before.segments; i++) {
         const cm_snap_before *b = &d->before.segment[i];
         if (b->expandable && !cm_mapped_add(&d->mapped, b->address, (uint64_t)b->size, b->stack))
             return no_memory(c);
@@ -182,13 +251,19 @@ static bool emit_before(converter *c)
 {
     const cm_event seeded = {
         .kind = CM_EV_MARK, .size = CM_MARK_SEEDED, .device_index = CM_DEVICE_UNKNOWN};
+    const cm_event thread = {
+        .kind = CM_EV_THREAD, .size = CM_SNAP_BACKWARD_THREAD, .device_index = CM_DEVICE_UNKNOWN};
+    if (c->snapshot->exporter != 0 && !emit(c, thread)) /* whose nodes have lines */
+        return false;
     for (int seed = 1; seed >= 0; seed--) {
         for (size_t i = 0; i < c->devices; i++) {
             device *d = &c->device[i];
             if (seed && !emit_old_segments(c, d))
                 return false;
             for (size_t j = 0; j < d->before.blocks; j++)
-                if (!emit_old_block(c, d, &d->before.block[j], seed))
+                if (seed == (d->before.block[j].stack == 0) &&
+                    !(seed ? emit_seed(c, d, &d->before.block[j])
+                           : emit_old_block(c, d, &d->before.block[j])))
                     return false;
         }
         if (seed && !emit(c, seeded))
@@ -272,50 +347,14 @@ static bool emit_operator(converter *c, uint32_t metadata)
     return emit(c, e);
 }
 
-static const cm_snap_node *node_of(converter *c, uint32_t stack)
+static bool emit_allocation(converter *c, device *d, const cm_snap_event *from)
 {
-    if (!c->node_known[stack]) {
-        c->node_known[stack] = true;
-        c->node[stack] = cm_snap_node_of(&c->nodes, stack);
-    }
-    return &c->node[stack];
-}
-
-/* A node of which nothing but its name is known. */
-static bool emit_node_run(converter *c, const cm_snap_node *node)
-{
-    cm_event e = {.kind = CM_EV_NODE_RUN,
-                  .address = node->accumulates ? CM_NODE_NO_SEQUENCE : ++c->sequence,
-                  .size = CM_SNAP_BACKWARD_THREAD,
-                  .device_index = CM_DEVICE_UNKNOWN};
-    if (node->name != 0 && !cm_snap_defs_name(&c->defs, node->name, &e.stack))
-        return no_memory(c);
-    return emit(c, e);
-}
-
-static bool emit_workspace(converter *c, const cm_snap_event *from, const device *d)
-{
-    const cm_event e = {.kind = CM_EV_LABEL,
-                        .flags = CM_LABEL_WORKSPACE,
-                        .address = from->address,
-                        .device_type = d->is.type,
-                        .device_index = CM_DEVICE_UNKNOWN};
-    return emit(c, e);
-}
-
-static bool emit_allocation(converter *c, device *d, const cm_snap_event *from, uint32_t stack)
-{
-    const cm_event done = {.kind = CM_EV_NODE_DONE, .device_index = CM_DEVICE_UNKNOWN};
-    const cm_snap_node *node = node_of(c, from->stack);
-    cm_event e = event_of(d, CM_EV_ALLOC, from->address, from->block_size);
-    e.stack = stack;
-    if (node->ran)
-        e.flags = CM_EVF_IN_NODE | (node->in_python ? 0 : CM_EVF_NODE_STACK);
-    d->live += e.size;
-    return follow_steps(c, from->stack) && emit_operator(c, from->metadata) &&
-           (!node->ran || emit_node_run(c, node)) && emit(c, e) &&
-           emit_requested(c, d, from->address, e.size, from->size, 0) &&
-           (!node->is_workspace || emit_workspace(c, from, d)) && (!node->ran || emit(c, done));
+    int64_t asked = from->requested >= 0 ? from->requested : from->size;
+    const block made = {from->address, from->block_size, asked, from->stack, 0};
+    bool exported = c->snapshot->exporter != 0;
+    uint32_t about = exported ? node_of(c, from->stack)->operator: from->metadata;
+    d->live += made.size;
+    return follow_steps(c, from->stack) && emit_operator(c, about) && emit_block(c, d, &made);
 }
 
 static bool emit_segment(converter *c, device *d, const cm_snap_event *from, uint32_t stack,
@@ -324,8 +363,11 @@ static bool emit_segment(converter *c, device *d, const cm_snap_event *from, uin
     uint8_t kind = taken ? CM_EV_SEGMENT_NEW : CM_EV_SEGMENT_FREE;
     cm_event e = event_of(d, kind, from->address, taken ? from->size : 0);
     e.stack = taken ? stack : 0;
+    if (d->is.type == CM_DEVICE_CPU) /* a segment for each block, which cuptimem has made up */
+        return true;
     d->reserved += taken ? from->size : -from->size;
-    return emit(c, e) && emit_reserved(c, d);
+    d->grew = taken;
+    return emit(c, e) && (taken || emit_reserved(c, d));
 }
 
 static bool emit_mapping(converter *c, device *d, const cm_snap_event *from)
@@ -333,9 +375,10 @@ static bool emit_mapping(converter *c, device *d, const cm_snap_event *from)
     bool maps = from->action == CM_SAYS_SEGMENT_MAP;
     uint64_t size = (uint64_t)from->size;
     d->reserved += maps ? from->size : -from->size;
+    d->grew = maps;
     if (maps ? cm_mapped_add(&d->mapped, from->address, size, from->stack)
              : cm_mapped_remove(&d->mapped, from->address, size))
-        return emit_reserved(c, d);
+        return maps || emit_reserved(c, d);
     return c->error[0] == '\0' ? no_memory(c) : false;
 }
 
@@ -347,7 +390,7 @@ static bool convert_event(converter *c, device *d, const cm_snap_event *from)
         return no_memory(c);
     switch (from->action) {
     case CM_SAYS_ALLOC:
-        return emit_allocation(c, d, from, stack);
+        return emit_allocation(c, d, from);
     case CM_SAYS_FREE_REQUESTED:
     case CM_SAYS_FREE:
         d->live -= from->block_size;
@@ -402,9 +445,16 @@ static bool convert_events(converter *c)
             return false;
         if (d->time_us > c->now_us)
             c->now_us = d->time_us;
+        bool grew = d->grew;
+        d->grew = false;
         if (!convert_event(c, d, event))
             return false;
+        if (grew && !d->grew && !emit_reserved(c, d))
+            return false;
     }
+    for (size_t i = 0; i < c->devices; i++)
+        if (c->device[i].grew && !emit_reserved(c, &c->device[i]))
+            return false;
     /* Nothing but a refused request ends a recording in the middle of a step. */
     bool ends = c->ticks == 0 && c->in_step > 1 && !c->refused;
     return emit_noted(c, UINT64_MAX) && (!ends || emit_tick(c, c->in_step, c->in_step));
@@ -422,6 +472,9 @@ static void find_start(converter *c)
             start = c->snapshot->event[events.first].time_us;
     }
     c->start_us = c->now_us = start == UINT64_MAX ? 0 : start;
+    /* Steps without an allocation to say what they are of: all before the history begins. */
+    while (c->next_tick < c->ticks && c->tick[c->next_tick].time_us < start)
+        c->next_tick++;
 }
 
 static bool find_devices(converter *c)

@@ -133,13 +133,22 @@ static bool add_frame(cm_snap_defs *d, uint32_t frame, uint32_t *stack)
     return true;
 }
 
+bool cm_snap_is_exported(const cm_snap *s, uint32_t frame)
+{
+    const cm_snap_frame *f = cm_snap_frame_at(s, frame);
+    size_t length;
+    const char *file = cm_snap_text(s, f->file, &length);
+    return s->exporter != 0 && f->line == 0 && length == 8 &&
+           (memcmp(file, "backward", length) == 0 || memcmp(file, "operator", length) == 0);
+}
+
 bool cm_snap_is_native(const cm_snap *s, uint32_t frame)
 {
     static const char *const ends[] = {".cpp", ".cc", ".c",   ".cu",  ".h",   ".hpp",
                                        ".cxx", ".S",  ".inl", ".cuh", ".ipp", ".tcc"};
     size_t length;
     const char *file = cm_snap_text(s, cm_snap_frame_at(s, frame)->file, &length);
-    if (length == 0 || (length == 2 && memcmp(file, "??", 2) == 0))
+    if (length == 0 || cm_snap_is_exported(s, frame) || (length == 2 && memcmp(file, "??", 2) == 0))
         return true;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (cm_ends(file, length, ends[i]))

@@ -35,6 +35,9 @@ const void *cm_snap_defs_take(cm_snap_defs *defs, size_t *length);
 /* Whether a frame is one of C++, as stacks="all" has them between those of Python. */
 bool cm_snap_is_native(const cm_snap *snapshot, uint32_t frame);
 
+/* Whether it is none, but names an operator or a node in a snapshot that cuptimem wrote. */
+bool cm_snap_is_exported(const cm_snap *snapshot, uint32_t frame);
+
 static inline const uint32_t *cm_snap_frames(const cm_snap *s, uint32_t stack, size_t *count)
 {
     const uint32_t *frames = cm_intern_at(&s->stacks, stack, count);

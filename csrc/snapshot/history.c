@@ -44,9 +44,25 @@ static void undo_allocation(undoing *u, cm_snap_event *event)
     uint32_t value;
     if (!cm_snap_is_address(event->address) || !cm_idmap_get(&u->blocks, event->address, &value))
         return;
-    if ((value & 1) == OF_STATE)
+    if ((value & 1) == OF_STATE) {
         event->block_size = u->snapshot->block[value >> 1].size;
+        event->requested = u->snapshot->block[value >> 1].requested;
+    } else {
+        event->requested = u->snapshot->event[value >> 1].requested;
+    }
     cm_idmap_remove(&u->blocks, event->address);
+}
+
+/* It stays alive, and its event has its line. */
+static bool undo_alive(undoing *u, uint32_t number)
+{
+    cm_snap_event *event = &u->snapshot->event[number];
+    uint32_t value;
+    if (!cm_snap_is_address(event->address) || !cm_idmap_get(&u->blocks, event->address, &value))
+        return true;
+    event->requested = (value & 1) == OF_STATE ? u->snapshot->block[value >> 1].requested
+                                               : u->snapshot->event[value >> 1].requested;
+    return put(&u->blocks, event->address, number, OF_EVENT);
 }
 
 static bool undo(undoing *u, uint32_t number)
@@ -56,6 +72,8 @@ static bool undo(undoing *u, uint32_t number)
     case CM_SAYS_ALLOC:
         undo_allocation(u, event);
         return true;
+    case CM_SAYS_ALIVE:
+        return undo_alive(u, number);
     case CM_SAYS_FREE_REQUESTED:
     case CM_SAYS_FREE:
         return put(&u->blocks, event->address, number, OF_EVENT);
@@ -84,7 +102,11 @@ static bool add_before(cm_snap_before **array, size_t *count, size_t *capacity, 
 
 static cm_snap_before before_of_event(const cm_snap_event *e)
 {
-    return (cm_snap_before){.address = e->address, .size = e->size, .requested = e->size};
+    int64_t requested = e->requested >= 0 ? e->requested : e->size;
+    return (cm_snap_before){.address = e->address,
+                            .size = e->size,
+                            .requested = requested,
+                            .stack = e->action == CM_SAYS_ALIVE ? e->stack : 0};
 }
 
 static bool collect_blocks(const undoing *u, cm_snap_history *out)
@@ -97,7 +119,8 @@ static bool collect_blocks(const undoing *u, cm_snap_history *out)
         cm_snap_before one;
         if ((value & 1) == OF_EVENT) {
             one = before_of_event(&s->event[number]);
-            one.size = 0; /* unknown: what was asked for is known */
+            if (s->exporter == 0)
+                one.size = 0; /* unknown: what was asked for is known */
         } else {
             const cm_snap_block *b = &s->block[number];
             one = (cm_snap_before){b->address, b->size, b->requested, b->stack, false};

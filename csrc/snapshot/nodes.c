@@ -100,10 +100,26 @@ static cm_snap_node with_native_frames(const cm_snap_nodes *n, const uint32_t *f
     return node;
 }
 
+/* What cuptimem's own export puts in the place of the innermost frame (exports/memory_viz.py). */
+static cm_snap_node as_exported(const cm_snap *s, const uint32_t *frame, size_t count)
+{
+    cm_snap_node node = {0};
+    if (count == 0 || !cm_snap_is_exported(s, frame[0]))
+        return node;
+    const cm_snap_frame *f = cm_snap_frame_at(s, frame[0]);
+    size_t length;
+    const char *file = cm_snap_text(s, f->file, &length);
+    node.charged = node.ran = cm_begins(file, length, "backward");
+    *(node.ran ? &node.name : &node.operator) = f->name;
+    return node;
+}
+
 cm_snap_node cm_snap_node_of(const cm_snap_nodes *n, uint32_t stack)
 {
     size_t count;
     const uint32_t *frame = cm_snap_frames(n->snapshot, stack, &count);
+    if (n->snapshot->exporter != 0)
+        return as_exported(n->snapshot, frame, count);
     if (n->native)
         return with_native_frames(n, frame, count);
     if (count == 0)

@@ -12,6 +12,8 @@ typedef struct cm_snap_node {
     bool accumulates;  /* it was AccumulateGrad */
     bool in_python;    /* ... and ran Python itself: the line is the node's own */
     bool is_workspace; /* the block is a library's workspace */
+    bool charged;      /* cuptimem wrote it: the stack is that of the node's forward line */
+    uint32_t operator; /* text: the operator that cuptimem recorded; 0: none */
 } cm_snap_node;
 
 typedef struct cm_snap_nodes {

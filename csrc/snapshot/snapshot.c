@@ -261,18 +261,27 @@ static inline bool make_room(void **array, size_t *capacity, size_t count, size_
     return count < UINT32_MAX - 1 && cm_grow(array, capacity, count + 1, size);
 }
 
+static int64_t requested_of(const fields *f)
+{
+    return f->has & BIT(REQUESTED_SIZE) ? (int64_t)number_of(f, CM_SAYS_REQUESTED_SIZE) : -1;
+}
+
 static bool add_event(cm_snap *s, const fields *f, cm_value *out)
 {
     if (!make_room((void **)&s->event, &s->event_capacity, s->events, sizeof *s->event))
         return false;
     bool oom = (f->has & BIT(ADDR)) == 0;
+    uint8_t action = word_of(f, CM_SAYS_ACTION);
+    if (action == CM_SAYS_ALLOC && f->has & BIT(BEFORE_START))
+        action = CM_SAYS_ALIVE;
     s->event[s->events] =
         (cm_snap_event){.address = number_of(f, oom ? CM_SAYS_DEVICE_FREE : CM_SAYS_ADDR),
                         .size = (int64_t)number_of(f, CM_SAYS_SIZE),
                         .time_us = number_of(f, CM_SAYS_TIME_US),
+                        .requested = requested_of(f),
                         .stack = stack_of(f),
                         .metadata = text_of(f, CM_SAYS_USER_METADATA),
-                        .action = word_of(f, CM_SAYS_ACTION)};
+                        .action = action};
     *out = (cm_value){.number = s->events++, .memo = out->memo, .kind = CM_VALUE_EVENT};
     return true;
 }
@@ -281,13 +290,11 @@ static bool add_block(cm_snap *s, const fields *f, cm_value *out)
 {
     if (!make_room((void **)&s->block, &s->block_capacity, s->blocks, sizeof *s->block))
         return false;
-    bool known = (f->has & BIT(REQUESTED_SIZE)) != 0;
-    s->block[s->blocks] =
-        (cm_snap_block){.address = number_of(f, CM_SAYS_ADDRESS),
-                        .size = (int64_t)number_of(f, CM_SAYS_SIZE),
-                        .requested = known ? (int64_t)number_of(f, CM_SAYS_REQUESTED_SIZE) : -1,
-                        .stack = stack_of(f),
-                        .state = word_of(f, CM_SAYS_STATE)};
+    s->block[s->blocks] = (cm_snap_block){.address = number_of(f, CM_SAYS_ADDRESS),
+                                          .size = (int64_t)number_of(f, CM_SAYS_SIZE),
+                                          .requested = requested_of(f),
+                                          .stack = stack_of(f),
+                                          .state = word_of(f, CM_SAYS_STATE)};
     *out = (cm_value){.number = s->blocks++, .memo = out->memo, .kind = CM_VALUE_BLOCK};
     return true;
 }

@@ -23,6 +23,7 @@ typedef struct cm_snap_event {
     int64_t size;
     uint64_t time_us;
     int64_t block_size; /* of an allocation, as far as known: PyTorch says what was asked for */
+    int64_t requested;  /* cuptimem says so where the size is the block's; -1: it does not */
     uint32_t stack;
     uint32_t metadata; /* text, 0: none */
     uint8_t action;    /* cm_snap_word, 0: unknown */

@@ -40,6 +40,7 @@
     KEY(CUPTIMEM, "cuptimem") \
     KEY(DEVICES, "devices") \
     KEY(MISSING, "missing") \
+    KEY(BEFORE_START, "before_start") \
     KEY(MAX_SPLIT_SIZE, "max_split_size") \
     KEY(ROUNDUP, "roundup_power2_divisions") \
     KEY(CUDA_CONF, "PYTORCH_CUDA_ALLOC_CONF") \
@@ -73,6 +74,7 @@
     VALUE(OOM, "oom") \
     VALUE(MOMENT, "snapshot") \
     VALUE(ANNOTATE, "annotate") \
+    VALUE(ALIVE, "alive") /* an allocation from before, as cuptimem writes it */ \
     VALUE(ALLOCATED, "active_allocated") \
     VALUE(PENDING, "active_pending_free") \
     VALUE(AWAITING, "active_awaiting_free") \

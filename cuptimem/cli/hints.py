@@ -7,6 +7,7 @@ import sys
 
 from cuptimem import regular_files
 from cuptimem.naming import MAGIC, typed
+from cuptimem.report import snapshots
 
 _RECORD = "record a program: cuptimem run script.py"
 
@@ -29,8 +30,8 @@ def about(path: str) -> str:
         return f"it is a script, record it: cuptimem run {typed(path)}"
     if head.startswith((b"{", b"[")):
         return "it seems to be JSON: name the trace (*.cmem) that it was made of"
-    if head.startswith(b"\x80"):
-        return f"it seems to be a pickle, as PyTorch's memory snapshots are; {_RECORD}"
+    if snapshots.is_snapshot(head):  # the error says what is wrong with it
+        return ""
     return _RECORD if path.endswith(".cmem") else f"traces are called *.cmem; {_RECORD}"
 
 

@@ -32,7 +32,8 @@ def add_file(parser: argparse.ArgumentParser) -> None:
         "file",
         metavar="FILE",
         nargs="?",
-        help="a trace that `cuptimem run` or cuptimem.profile wrote (default: the newest *.cmem in this folder)",
+        help="a trace that `cuptimem run` or cuptimem.profile wrote, or a memory snapshot of PyTorch's (default: the "
+        "newest *.cmem in this folder)",
     )
 
 

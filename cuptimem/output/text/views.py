@@ -156,6 +156,7 @@ def caveats(report: Report) -> list[Block]:
             f"the recording ends where the process became another program (exec of {report.environment['exec']})"
         )
     said += filter(None, report.environment.get("problems", "").split("\n"))
+    said += _of_snapshot(report)
     if report.compacted is not None:
         compacted = report.compacted
         where = f"steps {max(compacted.from_step, 0)} to {compacted.to_step}" if compacted.to_step >= 0 else "no step"
@@ -173,6 +174,19 @@ def caveats(report: Report) -> list[Block]:
                 f"(it differed {count(check.differ)} of {count(check.checked)} times): events are missing"
             )
     return [Text(f"! {line}", "warning") for line in said]
+
+
+def _of_snapshot(report: Report) -> list[str]:
+    """What a memory snapshot of PyTorch's does not say, where it is one."""
+    kept = report.environment.get("snapshot")
+    said = []
+    if kept == "blocks":
+        said.append("a snapshot without history: what was alive when it was taken; no times, no steps, nothing freed")
+    elif kept and any(device.start for device in report.devices):
+        said.append("the snapshot's history lacks its beginning: blocks from before have a line if alive at its end")
+    if unknown := report.environment.get("snapshot.unknown"):
+        said.append(f"the snapshot has what this cuptimem does not know, which is left out: {unknown}")
+    return said
 
 
 def file_hint(report: Report, *commands: str) -> list[Block]:

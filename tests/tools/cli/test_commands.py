@@ -412,7 +412,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (["summary", "script.py"], "cuptimem run script.py"),
         (["export", "--to", "csv", "script.py"], "cuptimem run script.py"),
         (["summary", "report.json"], "it seems to be JSON"),
-        (["summary", "snap.pickle"], "it seems to be a pickle"),
+        (["summary", "snap.pickle"], "is a pickle, but no memory snapshot of PyTorch's"),
         (["summary", "notes.txt"], "traces are called *.cmem"),
         (["summary", "rum.cmem"], "did you mean run.cmem?"),
         (["summary", "elsewhere.cmem"], "elsewhere.cmem: No such file or directory; record a program"),
@@ -444,7 +444,7 @@ def test_what_to_do_next_is_on_the_errors_line(
         "script.py": "",
         "my script.py": "",
         "report.json": "{}",
-        "snap.pickle": "\x80",
+        "snap.pickle": "(dp0\n.",
         "bin/tool": "#!python",
     }
     (tmp_path / "folder").mkdir()
