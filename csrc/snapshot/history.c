@@ -164,11 +164,28 @@ static int by_address(const void *a, const void *b)
     return (one->address > other->address) - (one->address < other->address);
 }
 
+/* Where one half of the frees was not recorded (skip_actions), the other is the whole free. */
+static void complete_frees(cm_snap *s, cm_snap_range events)
+{
+    size_t requested = 0, completed = 0;
+    for (uint32_t i = events.first; i < events.end; i++) {
+        requested += s->event[i].action == CM_SAYS_FREE_REQUESTED;
+        completed += s->event[i].action == CM_SAYS_FREE_COMPLETED;
+    }
+    if ((requested == 0) == (completed == 0))
+        return;
+    for (uint32_t i = events.first; i < events.end; i++)
+        if (s->event[i].action == CM_SAYS_FREE_REQUESTED ||
+            s->event[i].action == CM_SAYS_FREE_COMPLETED)
+            s->event[i].action = CM_SAYS_FREE;
+}
+
 bool cm_snap_history_of(cm_snap *s, cm_snap_range segments, int32_t device, cm_snap_range events,
                         cm_snap_history *out)
 {
     undoing u = {.snapshot = s};
     *out = (cm_snap_history){0};
+    complete_frees(s, events);
     bool fine = begin_at_the_end(&u, segments, device);
     for (uint32_t i = events.end; fine && i > events.first; i--)
         fine = undo(&u, i - 1);

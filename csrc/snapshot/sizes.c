@@ -193,6 +193,15 @@ static void follow_free(const cm_snap *s, const cm_snap_history *before, cm_idma
     cm_idmap_remove(live, e->address);
 }
 
+/* What was said of a block later is said of its allocation. */
+static void follow_note(cm_snap *s, const cm_idmap *live, const cm_snap_event *e)
+{
+    uint32_t value;
+    if (e->metadata != 0 && cm_snap_is_address(e->address) &&
+        cm_idmap_get(live, e->address, &value) && (value & 1) == OF_EVENT)
+        s->event[value >> 1].metadata = e->metadata;
+}
+
 static bool follow(cm_snap *s, const cm_snap_device *d, cm_snap_history *before, layout *l)
 {
     cm_idmap live = {0};
@@ -207,6 +216,8 @@ static bool follow(cm_snap *s, const cm_snap_device *d, cm_snap_history *before,
             fine = put(&live, e->address, i, OF_EVENT);
         } else if (e->action == CM_SAYS_FREE_REQUESTED || e->action == CM_SAYS_FREE) {
             follow_free(s, before, &live, e);
+        } else if (e->action == CM_SAYS_ANNOTATE) {
+            follow_note(s, &live, e);
         }
         follow_layout(l, e);
     }

@@ -6,6 +6,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cuptimem.report.load import analyze
 from cuptimem.report.model import Device, Report
 from tests.unit.snapshot.made import (
@@ -209,3 +211,18 @@ def test_what_later_versions_add_is_named(tmp_path: Path) -> None:
     report = opened(data, tmp_path)
     assert only(report).end == 6144
     assert report.environment["snapshot.unknown"] == "tomorrow"
+
+
+def test_metadata_that_was_attached_later(tmp_path: Path) -> None:
+    trace = [event("alloc", SEGMENT, 512, 1, [frame(1)]), event("annotate", SEGMENT, 512, 2, user_metadata="cache")]
+    (one,) = only(opened(snapshot([], [trace]), tmp_path)).peak.contributors
+    assert one.operator == "cache"
+
+
+@pytest.mark.parametrize("skipped", ["free_requested", "free_completed"])
+def test_half_of_the_frees_is_enough(skipped: str, tmp_path: Path) -> None:
+    data = training(3)
+    (trace,) = data["device_traces"]
+    data["device_traces"] = [[one for one in trace if one["action"] != skipped]]
+    device, whole = only(opened(data, tmp_path)), only(opened(training(3), tmp_path))
+    assert (device.start, device.peak.bytes, device.end) == (0, whole.peak.bytes, whole.end)
