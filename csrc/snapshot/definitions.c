@@ -142,18 +142,42 @@ bool cm_snap_is_exported(const cm_snap *s, uint32_t frame)
            (memcmp(file, "backward", length) == 0 || memcmp(file, "operator", length) == 0);
 }
 
-bool cm_snap_is_native(const cm_snap *s, uint32_t frame)
+static bool is_source_of_c(const char *file, size_t length)
 {
     static const char *const ends[] = {".cpp", ".cc", ".c",   ".cu",  ".h",   ".hpp",
                                        ".cxx", ".S",  ".inl", ".cuh", ".ipp", ".tcc"};
-    size_t length;
-    const char *file = cm_snap_text(s, cm_snap_frame_at(s, frame)->file, &length);
-    if (length == 0 || cm_snap_is_exported(s, frame) || (length == 2 && memcmp(file, "??", 2) == 0))
-        return true;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (cm_ends(file, length, ends[i]))
             return true;
     return false;
+}
+
+/* Of the interpreter: .../bin/python3.11 */
+static bool is_interpreter(const char *file, size_t length)
+{
+    size_t base = length;
+    while (base > 0 && file[base - 1] != '/')
+        base--;
+    return base > 0 && cm_begins(file + base, length - base, "python");
+}
+
+/* PyTorch's unwinder gives the source where it knows it, else the shared library or the program,
+ * and
+ * "??" for what it does not know. No name of Python's has a bracket or a double colon. */
+bool cm_snap_is_native(const cm_snap *s, uint32_t frame)
+{
+    const cm_snap_frame *f = cm_snap_frame_at(s, frame);
+    size_t length, name_length;
+    const char *file = cm_snap_text(s, f->file, &length);
+    if (length == 0 || cm_snap_is_exported(s, frame))
+        return true;
+    if (cm_ends(file, length, ".py"))
+        return false;
+    const char *name = cm_snap_text(s, f->name, &name_length);
+    return cm_ends(file, length, "??") || cm_ends(name, name_length, "??") ||
+           is_source_of_c(file, length) || is_interpreter(file, length) ||
+           cm_ends(file, length, ".so") || cm_contains(file, length, ".so.") ||
+           cm_contains(name, name_length, "::") || cm_contains(name, name_length, "(");
 }
 
 bool cm_snap_defs_outer(cm_snap_defs *d, uint32_t stack, size_t inner, uint32_t *id)

@@ -183,6 +183,9 @@ def test_frames_of_cpp_name_the_node_and_are_in_no_stack(tmp_path: Path) -> None
         frame(0, "c10::cuda::CUDACachingAllocator::malloc(int)", "??"),
         frame(0, "torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>)", "Functions.cpp"),
         frame(0, "torch::autograd::Engine::thread_main(int)", ""),
+        frame(869538, "??", "/usr/lib/libstdc++.so.6"),
+        frame(0, "start_thread", "pthread_create.c"),
+        frame(1234, "_start", "/usr/bin/python3.11"),
     ]
     workspace = [frame(0, "at::cuda::setWorkspaceForHandle(int)", ""), frame(5)]
     trace = [event("alloc", SEGMENT, 512, 1, native), event("alloc", SEGMENT + 512, 1024, 2, workspace)]
