@@ -54,9 +54,10 @@ def about_script(script: str) -> str:
 
 
 def is_trace(path: str) -> bool:
-    """Whether a file begins as traces do."""
+    """Whether a file begins as traces do, or as what is opened like one."""
     try:
-        return _head(path).startswith(MAGIC)
+        head = _head(path)
+        return head.startswith(MAGIC) or snapshots.is_snapshot(head)
     except OSError:
         return False
 

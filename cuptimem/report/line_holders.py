@@ -55,6 +55,8 @@ def of_line(report: Report, asked: str) -> LineHolders:
 
 def why_none(report: Report) -> str:
     """Why no search at the end has found anything, as far as the recording says it."""
+    if "snapshot" in report.environment:
+        return "a memory snapshot of PyTorch's has none of Python's objects"
     if report.environment.get("holders") == "off":
         return "it was recorded without the search for holders"
     if report.state != "complete":
