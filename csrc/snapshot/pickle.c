@@ -604,13 +604,13 @@ static outcome step(cm_pickle *p, window *w)
 static const uint8_t *step_simple(cm_pickle *p, const uint8_t *at, const uint8_t *end)
 {
     enum { LONGEST = 10 };
+    if (end - at < LONGEST || p->stack == NULL)
+        return at;
     cm_value *top = p->stack + p->count;
     const uint8_t *from = at, *safe = end - LONGEST;
     size_t room = p->capacity - p->count, memo_count = p->memo_count;
     uint64_t value;
     uint32_t index;
-    if (end - at < LONGEST)
-        return at;
     if (room < (size_t)(safe - at)) /* each puts at most one value for each byte */
         safe = at + room;
     while (at < safe) {
