@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 from pathlib import Path
 from typing import Any
@@ -229,3 +230,30 @@ def test_half_of_the_frees_is_enough(skipped: str, tmp_path: Path) -> None:
     data["device_traces"] = [[one for one in trace if one["action"] != skipped]]
     device, whole = only(opened(data, tmp_path)), only(opened(training(3), tmp_path))
     assert (device.start, device.peak.bytes, device.end) == (0, whole.peak.bytes, whole.end)
+
+
+WRITTEN = Path(__file__).parent / "written"
+
+
+# Bytes of gradients at the peak, which lies in the optimizer's step, and of 2.15 before the last gradient is made.
+@pytest.mark.parametrize(("version", "gradients"), [("2.11.0", 2102272), ("2.14.1", 2102272), ("2.15.0", 2098176)])
+def test_what_pytorch_wrote(version: str, gradients: int) -> None:
+    """A training of five steps on the simulated device, and a tensor of each step that is kept."""
+    path = WRITTEN / f"torch-{version}.pickle.gz"
+    data = pickle.loads(gzip.decompress(path.read_bytes()))
+    report = analyze(str(path))
+    device = only(report)
+    assert device.start == 0
+    assert device.end == sum(one["allocated_size"] for one in data["segments"])
+    assert device.allocations == sum(one["action"] == "alloc" for one in data["device_traces"][0])
+    assert report.fragmentation(at="end").reserved == sum(one["total_size"] for one in data["segments"])
+    assert "snapshot.unknown" not in report.environment
+    assert len(report.steps.ended) == 5
+    found: dict[str, int] = {}
+    for one in device.peak.contributors:
+        assert all(frame.file.endswith(".py") for frame in one.stack)
+        found[one.category] = found.get(one.category, 0) + one.bytes
+    kept = [line for line in report.contents("peak").lines if line.frame is not None and line.frame.line == 16]
+    assert [line.bytes for line in kept] == [40960]
+    assert found["optimizer state"] > 4 << 20
+    assert found["gradient"] == gradients
