@@ -36,6 +36,7 @@ const char *const cm_words[CM_WORDS] = {
     [CM_WORD_STATE] = "state",
     [CM_WORD_ACTIVE_ALLOCATED] = "active_allocated",
     [CM_WORD_INACTIVE] = "inactive",
+    [CM_WORD_ALONE] = "alone",
     [CM_WORD_BEFORE_START] = "before_start",
 };
 
@@ -193,6 +194,10 @@ static bool put_entry(cm_viz *s, cm_viz_device *d, const entry *e)
         !put_frames(s, d, e->of_block, e->about, &name))
         return false;
     if (e->action == CM_WORD_ALLOC && !put_metadata(s, d, name->about, e->step))
+        return false;
+    bool alone =
+        e->of_block && (e->action == CM_WORD_SEGMENT_ALLOC || e->action == CM_WORD_SEGMENT_FREE);
+    if (alone && !put_number(s, d, CM_WORD_ALONE, 1))
         return false;
     if (e->before_start && !put_number(s, d, CM_WORD_BEFORE_START, 1))
         return false;
@@ -462,7 +467,8 @@ static bool put_outline(cm_viz *s, cm_viz_device *d, uint32_t number, const outl
         !put_number(s, d, CM_WORD_ACTIVE_SIZE, o->active) || !put_number(s, d, CM_WORD_STREAM, 0) ||
         !put_word(s, d, CM_WORD_SEGMENT_TYPE) ||
         !put_word(s, d, o->size > SMALL ? CM_WORD_LARGE : CM_WORD_SMALL) ||
-        !put_frames(s, d, o->of_block, o->about, &ignored) || !put_word(s, d, CM_WORD_BLOCKS))
+        !put_frames(s, d, o->of_block, o->about, &ignored) ||
+        (o->of_block && !put_number(s, d, CM_WORD_ALONE, 1)) || !put_word(s, d, CM_WORD_BLOCKS))
         return false;
     cm_text_byte(t, CM_PICKLE_LIST);
     return true;

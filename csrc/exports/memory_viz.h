@@ -38,6 +38,7 @@ typedef enum cm_word {
     CM_WORD_STATE,
     CM_WORD_ACTIVE_ALLOCATED,
     CM_WORD_INACTIVE,
+    CM_WORD_ALONE,        /* cuptimem's own: the segment is made up for one block */
     CM_WORD_BEFORE_START, /* cuptimem's own: the block was alive before its events began */
     CM_WORDS
 } cm_word;

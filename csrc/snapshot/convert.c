@@ -228,7 +228,7 @@ static bool emit_run_gone(void *context, uint64_t start)
 
 static bool emit_old_segments(converter *c, device *d)
 {
-    for (size_t i = 0; d->is.type != CM_DEVICE_CPU && i < d->before.segments; i++) {
+    for (size_t i = 0; i < d->before.segments; i++) {
         const cm_snap_before *b = &d->before.segment[i];
         if (b->expandable && !cm_mapped_add(&d->mapped, b->address, (uint64_t)b->size, b->stack))
             return no_memory(c);
@@ -363,8 +363,6 @@ static bool emit_segment(converter *c, device *d, const cm_snap_event *from, uin
     uint8_t kind = taken ? CM_EV_SEGMENT_NEW : CM_EV_SEGMENT_FREE;
     cm_event e = event_of(d, kind, from->address, taken ? from->size : 0);
     e.stack = taken ? stack : 0;
-    if (d->is.type == CM_DEVICE_CPU) /* a segment for each block, which cuptimem has made up */
-        return true;
     d->reserved += taken ? from->size : -from->size;
     d->grew = taken;
     return emit(c, e) && (taken || emit_reserved(c, d));

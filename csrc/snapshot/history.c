@@ -26,7 +26,8 @@ static bool begin_at_the_end(undoing *u, cm_snap_range segments, int32_t device)
         const cm_snap_segment *segment = &s->segment[i];
         if (device != CM_SNAP_ANY_DEVICE && segment->device != device)
             continue;
-        if (!(segment->expandable ? cm_mapped_add(&u->mapped, segment->address,
+        if (!segment->alone &&
+            !(segment->expandable ? cm_mapped_add(&u->mapped, segment->address,
                                                   (uint64_t)segment->size, segment->stack)
                                   : put(&u->segments, segment->address, i, OF_STATE)))
             return false;

@@ -274,6 +274,8 @@ static bool add_event(cm_snap *s, const fields *f, cm_value *out)
     uint8_t action = word_of(f, CM_SAYS_ACTION);
     if (action == CM_SAYS_ALLOC && f->has & BIT(BEFORE_START))
         action = CM_SAYS_ALIVE;
+    if (f->has & BIT(ALONE)) /* no segment of the allocator's */
+        action = 0;
     s->event[s->events] =
         (cm_snap_event){.address = number_of(f, oom ? CM_SAYS_DEVICE_FREE : CM_SAYS_ADDR),
                         .size = (int64_t)number_of(f, CM_SAYS_SIZE),
@@ -323,7 +325,8 @@ static bool add_segment(cm_snap *s, const fields *f, cm_value *out)
                           .end_block = blocks.end,
                           .device = (int32_t)number_of(f, CM_SAYS_DEVICE),
                           .type = word_of(f, CM_SAYS_SEGMENT_TYPE),
-                          .expandable = number_of(f, CM_SAYS_IS_EXPANDABLE) != 0};
+                          .expandable = number_of(f, CM_SAYS_IS_EXPANDABLE) != 0,
+                          .alone = (f->has & BIT(ALONE)) != 0};
     place_blocks(s, s->segment[s->segments].address, blocks);
     *out = (cm_value){.number = s->segments++, .memo = out->memo, .kind = CM_VALUE_SEGMENT};
     return true;

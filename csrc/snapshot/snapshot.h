@@ -43,6 +43,7 @@ typedef struct cm_snap_segment {
     int32_t device;
     uint8_t type; /* cm_snap_word, 0: unknown */
     bool expandable;
+    bool alone; /* cuptimem made it up for its one block */
 } cm_snap_segment;
 
 /* The beginning or the end of what the program, or PyTorch's profiler hooks, gave a name. */

@@ -4,7 +4,8 @@ Sizes are bytes as the allocator gave them out, so that they sum to what every o
 alive at the end `requested_size` is what was asked for. Frames are those of the line that a block is charged to.
 
 A segment is what PyTorch's allocator took from CUDA. Where there is none around a block (on the CPU, memory taken for
-one tensor, segments that were not recorded) the block is a segment of its own, which comes and goes with it. Devices
+one tensor, segments that were not recorded) the block is a segment of its own, which comes and goes with it, and says
+so (`alone`). csrc/snapshot reads all of it back (docs/snapshots.md). Devices
 are numbered as CUDA numbers them; the CPU comes behind the last of them.
 """
 
