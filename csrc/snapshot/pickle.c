@@ -219,7 +219,7 @@ static outcome collect(cm_pickle *p, bool list)
 
 static outcome tuple_of(cm_pickle *p, size_t count)
 {
-    if (p->count < count)
+    if (p->count < count || p->mark > p->count - count) /* a mark is no item */
         return misplaced(p, "TUPLE");
     if (close_values(p, p->count - count) != DONE)
         return FAILED;

@@ -129,6 +129,8 @@ HOSTILE = {
     "append to nothing": b"\x80\x02a.",
     "append to a mark": b"\x80\x02(Na.",
     "set without a key": b"\x80\x02}(Nu.",
+    "a mark in a tuple": b"\x80\x02](N\x86Ne.",
+    "a mark in a pair": b"\x80\x02}((NsN.",
     "protocol 9": b"\x80\x09N.",
     "deep": b"\x80\x02" + b"]" * 300_000 + b".",
     "deep in itself": b"\x80\x02" + b"]q\x00" * 100_000 + b"h\x00a" * 100_000 + b".",
