@@ -36,7 +36,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("-f", "--force", action="store_true", help="replace what is there")
     result.add_argument("--device", metavar="D", help="only this device (cpu, pinned, cuda:0); default: all")
     result.add_argument(
-        "--what", choices=_WHAT, help="of speedscope and collapsed: which blocks (default: all of these; peak)"
+        "--what",
+        choices=_WHAT,
+        help="of speedscope, pprof and collapsed: which blocks (default: all of these; of collapsed peak)",
     )
     result.add_argument(
         "--least",

@@ -29,6 +29,7 @@ FORMATS = {
         "a snapshot for pytorch.org/memory_viz and torch.cuda._memory_viz", ".pickle", "output.exports.memory_viz"
     ),
     "speedscope": Format("stacks for speedscope.app", ".speedscope.json", "output.exports.speedscope"),
+    "pprof": Format("stacks for `go tool pprof` and what reads its format", ".pb.gz", "output.exports.pprof"),
     "collapsed": Format(
         "one line per stack, for flamegraph.pl and others", ".collapsed.txt", "output.exports.collapsed"
     ),
@@ -45,7 +46,7 @@ class Options:
     """What an export is asked for; a format ignores what does not concern it."""
 
     device: str | None = None  # None: all
-    what: str | None = None  # speedscope: None is all of them; collapsed: None is "peak"
+    what: str | None = None  # speedscope, pprof: None is all of them; collapsed: None is "peak"
     least: int | None = None  # chrome: bytes from which on a block is drawn; None: so that the file stays usable
     newest: int | None = None  # memory-viz: only so many of each device's events; None: all
     table: str | None = None  # csv: only this one; path is then a file

@@ -7,7 +7,7 @@ import json
 
 import cuptimem
 from cuptimem.output.exports import Options, Written, events
-from cuptimem.output.exports.stacked import label, operator_label
+from cuptimem.output.exports.stacked import COMPACTED, frames, label, opened
 from cuptimem.output.text import words
 from cuptimem.report.model import Contents
 from cuptimem.report.stacks import Frame
@@ -50,17 +50,14 @@ def _row(frame: Frame | str) -> dict[str, str | int]:
     return row
 
 
-def _profile(contents: Contents, frames: _Frames) -> dict[str, object]:
+def _profile(contents: Contents, table: _Frames) -> dict[str, object]:
     samples: list[list[int]] = []
     weights: list[int] = []
     for c in contents.contributors:
-        stack = [frames.number(frame) for frame in reversed(c.stack)] or [frames.number(events.text(c.where))]
-        if c.operator:
-            stack.append(frames.number(operator_label(c)))
-        samples.append(stack)
+        samples.append([table.number(frame) for frame in frames(c)])
         weights.append(c.bytes)
     if contents.rest_bytes:
-        samples.append([frames.number("(compacted: the recording is past its bound)")])
+        samples.append([table.number(COMPACTED)])
         weights.append(contents.rest_bytes)
     return {
         "type": "sampled",
@@ -74,16 +71,9 @@ def _profile(contents: Contents, frames: _Frames) -> dict[str, object]:
 
 
 def write(trace: str, path: str, options: Options) -> Written:
-    kinds = (options.what,) if options.what is not None else tuple(_WHAT)
-    report = events.report(trace, options, tuple(kind for kind in kinds if kind != "peak"))
-    devices = [report.device(options.device)] if options.device is not None else list(report.devices)
-    frames = _Frames()
-    profiles = []
-    for device in devices:
-        for kind in kinds:
-            if kind == "temporary" and not report.steps:
-                continue  # nothing is known to be temporary
-            profiles.append(_profile(report.contents(kind, device.name), frames))
+    report, _, contents = opened(trace, options)
+    table = _Frames()
+    profiles = [_profile(one, table) for one in contents]
     notes = events.caveats(report)
     name = events.title(report) + (f" ({'; '.join(notes)})" if notes else "")
     head = {
@@ -97,7 +87,7 @@ def write(trace: str, path: str, options: Options) -> Written:
         file.write(encode(head)[:-1].encode() + b',"profiles":[')
         for number, profile in enumerate(profiles):
             file.write((b"," if number else b"") + encode(profile).encode())
-        file.write(b'],"shared":{"frames":' + encode(frames.rows).encode() + b"}}")
+        file.write(b'],"shared":{"frames":' + encode(table.rows).encode() + b"}}")
     return Written(
         path,
         events.size(path),

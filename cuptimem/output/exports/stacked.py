@@ -1,10 +1,30 @@
-"""Contributors as stacks of names, outermost first: what speedscope and collapsed stacks have in common."""
+"""Contributors as stacks, outermost first: what speedscope, pprof and collapsed stacks have in common."""
 
 from functools import lru_cache
 
+from cuptimem.output.exports import Options, events
 from cuptimem.output.exports.events import text
-from cuptimem.report.model import Contributor
+from cuptimem.report.model import Contents, Contributor, Report
 from cuptimem.report.stacks import Frame
+
+KINDS = ("peak", "end", "kept", "allocated", "temporary")
+COMPACTED = "(compacted: the recording is past its bound)"
+
+
+def opened(trace: str, options: Options) -> tuple[Report, tuple[str, ...], list[Contents]]:
+    """The report, the kinds of contents that were asked for, and these of each device that was."""
+    kinds: tuple[str, ...] = (options.what,) if options.what is not None else KINDS
+    report = events.report(trace, options, tuple(kind for kind in kinds if kind != "peak"))
+    if not report.steps:
+        kinds = tuple(kind for kind in kinds if kind != "temporary")  # nothing is known to be temporary
+    devices = [report.device(options.device)] if options.device is not None else report.devices
+    return report, kinds, [report.contents(kind, device.name) for device in devices for kind in kinds]
+
+
+def frames(contributor: Contributor) -> list[Frame | str]:
+    """Outermost first, the autograd node or operator innermost; where no frame is known, the reason is the frame."""
+    rows: list[Frame | str] = list(reversed(contributor.stack)) or [text(contributor.where)]
+    return [*rows, operator_label(contributor)] if contributor.operator else rows
 
 
 @lru_cache(1024)
@@ -20,10 +40,7 @@ def operator_label(contributor: Contributor) -> str:
 
 def labels(contributor: Contributor) -> tuple[str, ...]:
     """Outermost first; the autograd node that ran, or the operator, is the innermost."""
-    names = [label(frame) for frame in reversed(contributor.stack)] or [text(contributor.where)]
-    if contributor.operator:
-        names.append(operator_label(contributor))
-    return tuple(names)
+    return tuple(frame if isinstance(frame, str) else label(frame) for frame in frames(contributor))
 
 
 def root(device: str) -> str:
