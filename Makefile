@@ -16,6 +16,7 @@ PUBLISHED := evidence/published
 CUPTI_WHEEL ?= nvidia-cuda-cupti==13.2.86
 # Plugins of pytest that only suites inside of tests use: in .venv they would reorder, rerun and time our own.
 PLUGINS ?= pytest-asyncio pytest-benchmark py-cpuinfo pytest-randomly pytest-rerunfailures
+ARROW_CONSUMERS := pyarrow pandas polars duckdb
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
@@ -102,6 +103,12 @@ build/pytest-plugins/.made: $(STAMP)/venv Makefile
 	$(BIN)/python -m pip install -q --no-deps --target build/pytest-plugins $(PLUGINS)
 	@touch $@
 
+# What reads Arrow: large, and only `make extended` has a use for it.
+build/arrow-consumers/.made: $(STAMP)/venv Makefile
+	rm -rf build/arrow-consumers
+	$(BIN)/python -m pip install -q --target build/arrow-consumers $(ARROW_CONSUMERS)
+	@touch $@
+
 cuda-environment: $(if $(filter no,$(CUDA)),,$(CUDA_VENV)/.made build/cupti/.made)
 
 # What `make test` needs: environments, other Pythons, the C programs of its tests. Once; after a change what it touches.
@@ -113,7 +120,7 @@ test: set-up ## run all tests but the long ones (ARGS="-k name" or ARGS=tests/to
 check: $(STAMP)/package ## lint, and the tests that need neither PyTorch nor a sanitizer build
 	@CUPTIMEM_CUDA=no $(BIN)/python -m tests.everything --check $(ARGS)
 
-extended: set-up ## the tests of which `make test` has a faster one; the workflow runs both
+extended: set-up build/arrow-consumers/.made ## the tests of which `make test` has a faster one; the workflow runs both
 	@CUPTIMEM_CUDA=$(CUDA) $(BIN)/python -m tests.everything --extended $(ARGS)
 
 long: set-up ## the tests and numbers for which `make test` has no time

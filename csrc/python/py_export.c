@@ -1,11 +1,10 @@
 /* cuptimem._core.Rows and MemoryViz: a Reader's items as bytes of a file, batch by batch. Python
  * gives the texts, once for all blocks of one origin; csrc/exports writes what lies between. */
 #include "py_reader.h"
+#include "py_rows.h"
 
-#include "../exports/rows.h"
+#include "../exports/row_text.h"
 #include "../exports/memory_viz.h"
-
-enum { ENDS_A_READ = 4096 };
 
 /* What both types have. Guarded by the GIL; `busy` while one thread is in a read, because that
  * calls Python. */
@@ -56,13 +55,6 @@ static void end(source *s)
 {
     cm_py_reader_return(s->reader);
     s->busy = false;
-}
-
-static bool is_asked_for(const source *s, const cm_py_batch *batch, const cm_item *item)
-{
-    return s->device == NULL || item->device < 0 ||
-           ((size_t)item->device < batch->replay->device_count &&
-            strcmp(batch->replay->device[item->device].name, PyBytes_AS_STRING(s->device)) == 0);
 }
 
 /* Calls `names` with the arguments, which it steals; the answer, a tuple of three bytes (or None).
@@ -120,7 +112,7 @@ typedef struct rows {
     source source;
     cm_row_format format;
     cm_rows rows;
-    cm_text text;
+    cm_row_text text;
     PyObject *gaps, *none, *ends; /* of the format */
     PyObject *answer;             /* the last one */
 } rows;
@@ -150,7 +142,7 @@ static void rows_dealloc(PyObject *self)
     rows *r = (rows *)self;
     PyTypeObject *type = Py_TYPE(self);
     cm_rows_clear(&r->rows);
-    free(r->text.bytes);
+    cm_row_text_clear(&r->text);
     Py_CLEAR(r->gaps);
     Py_CLEAR(r->none);
     Py_CLEAR(r->ends);
@@ -188,27 +180,13 @@ static PyObject *rows_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     r->none = Py_NewRef(none);
     r->ends = Py_NewRef(ends);
     r->format.none = (cm_piece){PyBytes_AS_STRING(none), (size_t)PyBytes_GET_SIZE(none)};
-    r->rows = (cm_rows){.format = &r->format, .namer = name_row, .context = r, .step = -1};
+    r->text = (cm_row_text){.format = &r->format, .namer = name_row, .context = r};
+    r->rows = (cm_rows){.put = cm_row_text_put, .context = &r->text, .step = -1};
     if (open_source(&r->source, reader, namer, device) &&
         pieces_of(gaps, r->format.gap, CM_ROW_GAPS) && pieces_of(ends, r->format.end, CM_ROW_WHENS))
         return (PyObject *)r;
     Py_DECREF(r);
     return NULL;
-}
-
-static bool add_rows(rows *r, const cm_py_batch *batch)
-{
-    bool over;
-    if (batch->count == 0)
-        return cm_rows_end(&r->rows, &r->text, ENDS_A_READ, &over);
-    for (size_t i = 0; i < batch->count; i++) {
-        const cm_item *item = &batch->item[i];
-        int32_t next = (size_t)item->step + 1 < batch->steps ? item->step + 1 : -1;
-        if (is_asked_for(&r->source, batch, item) &&
-            !cm_rows_add(&r->rows, &r->text, item, batch->replay, next))
-            return false;
-    }
-    return true;
 }
 
 PyDoc_STRVAR(rows_read_doc, "read() -> bytes or None\n\nMore rows, none at times; None: no more.");
@@ -219,13 +197,13 @@ static PyObject *rows_read(PyObject *self, PyObject *ignored)
     cm_py_batch batch;
     if (!begin(&r->source, &batch))
         return NULL;
-    bool fine = add_rows(r, &batch);
+    bool fine = cm_py_add_rows(&r->rows, &batch, r->source.device);
     end(&r->source);
     if (!fine)
         return failed();
-    if (r->source.over && r->text.length == 0)
+    if (r->source.over && r->text.out.length == 0)
         Py_RETURN_NONE;
-    return take(&r->text);
+    return take(&r->text.out);
 }
 
 static PyObject *rows_count(PyObject *self, void *ignored)
@@ -332,12 +310,13 @@ static bool add_entries(memory_viz *s, const cm_py_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
         const cm_item *item = &batch->item[i];
-        if (is_asked_for(&s->source, batch, item) && !cm_viz_add(&s->viz, item, batch->replay))
+        if (cm_py_is_asked_for(s->source.device, batch, item) &&
+            !cm_viz_add(&s->viz, item, batch->replay))
             return false;
     }
     bool over = false;
     if (batch->count == 0 && s->ended < s->viz.devices) {
-        if (!cm_viz_end_entries(&s->viz, s->ended, ENDS_A_READ, &over))
+        if (!cm_viz_end_entries(&s->viz, s->ended, CM_PY_ENDS_A_READ, &over))
             return false;
         s->ended += over;
     }

@@ -545,7 +545,16 @@ PyDoc_STRVAR(
     "    ('left_out', time, events)\n"
     "    ('lost', time, thread, events)");
 
+PyDoc_STRVAR(arrow_doc, "arrow_stream(names, device=None)\n\nEvery allocation as a row, in a "
+                        "capsule of an Arrow C stream. names(device, "
+                        "stack,\nown stack, phase, operator, category, module, saved by) gives the "
+                        "row's texts (or None):\ndevice, phase, "
+                        "operator, category, module, saved by, file, function, where, stack, "
+                        "origin;\nand a line. Of counted blocks it is "
+                        "called with the device alone.");
+
 static PyMethodDef reader_methods[] = {
+    {"arrow_stream", cm_py_arrow_stream, METH_VARARGS, arrow_doc},
     {"stack", reader_stack, METH_O, stack_doc},
     {"close", reader_close, METH_NOARGS, close_doc},
     {NULL, NULL, 0, NULL},

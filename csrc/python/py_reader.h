@@ -24,4 +24,7 @@ void cm_py_reader_return(PyObject *reader);
 PyObject *cm_py_reader_device(PyObject *reader, uint16_t device);
 PyObject *cm_py_reader_origin(PyObject *reader, uint32_t origin);
 
+/* The method arrow_stream (py_arrow.c). */
+PyObject *cm_py_arrow_stream(PyObject *reader, PyObject *arguments);
+
 #endif

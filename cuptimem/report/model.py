@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import pandas
 
     from cuptimem.output.exports import Written
+    from cuptimem.output.exports.arrow import Allocations
     from cuptimem.output.text.blocks import Block
     from cuptimem.report.account import Account
     from cuptimem.report.advice import Advice
@@ -690,13 +691,31 @@ class Report(Displayed, Brief):
         """
         from cuptimem.output import exports
 
-        trace, source, window = self._trace()
-        if path is None and source is not None:
+        if path is None and self._trace()[1] is not None:
             raise Error("this recording is a temporary file: name the file to write")
-        if core().Reader(snapshots.trace_of(trace), window=window).start_realtime_ns != self.start_realtime_ns:
-            raise Error(f"{trace} is another recording by now: open it again")
+        trace, window = self._same_trace()
         asked = exports.Options(**{"window": window, "code": self.code, **options})
         return exports.export(trace, kind, None if path is None else os.fspath(path), asked)
+
+    def to_arrow(self, device: str | None = None) -> "Allocations":
+        """Every allocation of a device (None: of all) as a row, for pyarrow, pandas, polars, DuckDB and what else reads
+        the Arrow C stream interface: `pyarrow.table(report.to_arrow())`, `polars.DataFrame(report.to_arrow())`.
+
+        The file is read again each time that the result is read. It is of the whole recording, where the report is of
+        a step, too. Columns: docs/exports.md. Raises Error.
+        """
+        from cuptimem.output.exports import Options
+        from cuptimem.output.exports.arrow import Allocations
+
+        trace, window = self._same_trace()
+        return Allocations(trace, Options(device=device, window=window, code=self.code))
+
+    def _same_trace(self) -> tuple[str, int]:
+        """The file and the window of this recording. Raises Error where another one is there by now."""
+        trace, _, window = self._trace()
+        if core().Reader(snapshots.trace_of(trace), window=window).start_realtime_ns != self.start_realtime_ns:
+            raise Error(f"{trace} is another recording by now: open it again")
+        return trace, window
 
     def step_peak(self, index: int, device: str | None = None) -> Peak:
         """The peak of one step with its ten largest contributors. -1 is the last that ended.

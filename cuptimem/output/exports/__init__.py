@@ -35,6 +35,8 @@ FORMATS = {
     ),
     "csv": Format("steps, and every allocation, as tables", "-csv", "output.exports.csv"),
     "json": Format("every allocation, one JSON object a line", ".jsonl.gz", "output.exports.json"),
+    "arrow": Format("every allocation as an Arrow IPC stream (needs pyarrow)", ".arrows", "output.exports.arrow"),
+    "parquet": Format("every allocation as a Parquet file (needs pyarrow)", ".parquet", "output.exports.parquet"),
     "tensorboard": Format(
         "scalars per step and cuptimem's own page in TensorBoard", "-tensorboard", "tensorboard.export"
     ),

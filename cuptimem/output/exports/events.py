@@ -132,10 +132,14 @@ class Events:
                 if device is None or len(event) < 5 or event[2] == device:
                     yield event
 
+    def tell(self) -> None:
+        """Reports how far start()'s reader is. Raises Error where the export is cancelled."""
+        self._go_on(self._reader.progress)
+
     def formatted(self, formatter: Formatter) -> Iterator[Any]:
         """What a formatter of start()'s reader makes of its events."""
         while (piece := formatter.read()) is not None:
-            self._go_on(self._reader.progress)
+            self.tell()
             yield piece
 
     def stack(self, number: int) -> Stack:
