@@ -34,6 +34,7 @@ VERBS = {
     "scrub": "a copy for sharing: no command line, host, user or home folders in it",
     "simulate": "run it on a simulated GPU: does it fit, and what is the peak",
     "doctor": "what works in this environment, and how to fix what does not",
+    "skill": "print a SKILL.md for agents: questions, answers, what never to do",
     "completion": "print a script that completes command lines in bash, zsh or fish",
 }
 

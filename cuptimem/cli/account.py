@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import json_options, reading
 from cuptimem.output import json
 from cuptimem.output.text import terminal, views
 from cuptimem.report import account
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     report = reading.read(options, step=options.step)
     accounts = [account.of_contents(one, options.depth) for one in reading.chosen(report, options.device, "peak")]
     if options.json:
-        json.show(json.accounts(report, accounts))
+        json.show(json.accounts(report, accounts), json_options.bounds(options))
     else:
         terminal.show(views.account(report, accounts, options.top))
     return 0

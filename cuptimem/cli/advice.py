@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from cuptimem import advice
-from cuptimem.cli import advice_try, reading
+from cuptimem.cli import advice_try, json_options, reading
 from cuptimem.output import json
 from cuptimem.output.text import advice_views, terminal
 
@@ -49,13 +49,13 @@ def main(arguments: Sequence[str]) -> int:
     if options.changes is not None:
         found = advice.estimate(report, options.device, **dict(options.changes))
         if options.json:
-            json.show(json.estimate(report, found))
+            json.show(json.estimate(report, found), json_options.bounds(options))
         else:
             terminal.show(advice_views.estimate(found))
         return 0
     advised = advice.advise(report, options.device)
     if options.json:
-        json.show(json.advice(report, advised))
+        json.show(json.advice(report, advised), json_options.bounds(options))
     else:
         terminal.show(advice_views.advice(advised))
     return 0

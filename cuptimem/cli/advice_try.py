@@ -8,9 +8,10 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from cuptimem.cli import parsing
+from cuptimem.cli import json_options, parsing
 from cuptimem.cli.run import Usage, check_program
 from cuptimem.errors import Error
+from cuptimem.output.bounded import Bounds
 from cuptimem.output.text import terminal
 from cuptimem.report.advice import Advice
 
@@ -37,9 +38,7 @@ def parser() -> parsing.Parser:
         "--steps", type=_steps, metavar="N", help=f"steps of a try, 0 for whole runs (default: {tries.STEPS})"
     )
     result.add_argument("--device", default="h100", metavar="NAME", help="a device to simulate (h100), or cpu")
-    result.add_argument(
-        "--json", action="store_true", help="the answer as one JSON object (docs/json.md) on standard output"
-    )
+    json_options.add(result, "the answer as one JSON object (docs/json.md) on standard output")
     result.add_argument("program", nargs=argparse.REMAINDER, help="script.py or -m module, and its arguments")
     return result
 
@@ -52,7 +51,8 @@ def main(arguments: Sequence[str]) -> int:
         check_program(request.program)
     except Usage as error:
         ours.error(str(error))
-    return run(request.program, request.change, steps=request.steps, device=request.device, as_json=request.json)
+    bounds = json_options.bounds(request) if request.json else None
+    return run(request.program, request.change, steps=request.steps, device=request.device, bounds=bounds)
 
 
 def _steps(value: str) -> int:
@@ -67,7 +67,7 @@ def run(
     *,
     steps: int | None = None,
     device: str = "h100",
-    as_json: bool = False,
+    bounds: Bounds | None = None,
 ) -> int:
     """The exit code. words: the script, -m or -c, and what follows; tried: names of changes, None for the usual ones;
     steps: None for the usual number, 0 for whole runs.
@@ -99,8 +99,8 @@ def run(
         )
         failed = found[0].peak_bytes is None
         advised, predicted = (None, {}) if failed else _predict(trace, [one.change for one in found[1:]])
-    if as_json:
-        json.show(objects.tries(device, found, predicted, advised))
+    if bounds is not None:
+        json.show(objects.tries(device, found, predicted, advised), bounds)
         return FAILED if failed else 0
     program = " ".join(words[:2]) if words[0] == "-m" else words[0]
     blocks = try_views.blocks(found, program, device, predicted, advised)

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator, Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import json_options, reading
 from cuptimem.output import json
 from cuptimem.output.pages import writing
 from cuptimem.output.text import terminal, views
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
         writing.write_page(options, name, diff.html(before, after, devices, named))
     elif options.json:
-        json.show(json.diff(before, after, devices))
+        json.show(json.diff(before, after, devices), json_options.bounds(options))
     else:
         terminal.show(views.diff(before, after, devices, named, options.top))
     return 0

@@ -1,11 +1,12 @@
 """cuptimem doctor"""
 
 import argparse
-import json
 from collections.abc import Sequence
 
 from cuptimem import doctor
+from cuptimem.cli import json_options
 from cuptimem.cli.parsing import Parser
+from cuptimem.output import json
 from cuptimem.output.text import terminal
 
 
@@ -15,7 +16,7 @@ def parser() -> argparse.ArgumentParser:
         description="What works in this environment, what a missing part costs, and the fix. Records a tiny program "
         "and compares. Exit code 0: recording works; 1: it does not.",
     )
-    result.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    json_options.add(result, "one JSON object instead of text")
     result.add_argument("--all", action="store_true", help="every slot and offset by name")
     return result
 
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     diagnosis = doctor.examine()
     if options.json:
-        print(json.dumps(diagnosis.to_dict(), indent=2))
+        json.show(diagnosis.to_dict(), json_options.bounds(options))
     else:
         terminal.show(doctor.blocks(diagnosis, options.all))
     return 0 if diagnosis.works else 1

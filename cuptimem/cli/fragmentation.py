@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import json_options, reading
 from cuptimem.output import json
 from cuptimem.output.text import terminal, views
 from cuptimem.report.fragmentation import MOMENTS
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     devices = [options.device] if options.device is not None or not names else list(names)
     rows = tuple(report.fragmentation(device, options.at) for device in devices)
     if options.json:
-        json.show(json.fragmentation(report, rows))
+        json.show(json.fragmentation(report, rows), json_options.bounds(options))
     else:
         terminal.show(views.fragmentation(report, rows, options.top))
     return 0

@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import json_options, reading
 from cuptimem.errors import Error
 from cuptimem.output import json
 from cuptimem.output.text import terminal, views
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     if not found and not options.json:
         raise Error(f"it is not known who held what was alive: {line_holders.why_none(report)}")
     if options.json:
-        json.show(json.holders(report, found))
+        json.show(json.holders(report, found), json_options.bounds(options))
     else:
         terminal.show(views.holders(report, found, options.top))
     return 0

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import json_options, reading
 from cuptimem.errors import Error
 from cuptimem.output import json
 from cuptimem.output.text import terminal, views
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     if report.kernels is None:
         raise _not_recorded(report)
     if options.json:
-        json.show(json.kernels(report, report.kernels))
+        json.show(json.kernels(report, report.kernels), json_options.bounds(options))
     else:
         terminal.show(views.kernels(report, report.kernels, options.top))
     return 0

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import json_options, reading
 from cuptimem.output import json
 from cuptimem.output.text import terminal, views
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     report = reading.read(options, min_rate=options.min_rate)
     if options.json:
-        json.show(json.leaks(report))
+        json.show(json.leaks(report), json_options.bounds(options))
     else:
         terminal.show(views.leaks(report, options.top, not options.no_holders))
     growth = options.fail_on_growth and (report.leaks or report.undecided)

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import json_options, reading
 from cuptimem.output import json
 from cuptimem.output.text import terminal, views
 from cuptimem.report.ledger import check_moment, pick
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     devices = [options.device] if options.device is not None or not names else list(names)
     ledgers = tuple(pick(report, device, what) for device in devices)
     if options.json:
-        json.show(json.ledger(report, ledgers))
+        json.show(json.ledger(report, ledgers), json_options.bounds(options))
     else:
         terminal.show(views.ledger(report, ledgers, options.top))
     return 0

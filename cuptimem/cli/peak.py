@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import json_options, reading
 from cuptimem.errors import Error
 from cuptimem.output import json
 from cuptimem.output.text import oom_views, terminal, views
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     report = reading.read(options, step=options.step, tables=reading.tables(options.at))
     found = reading.chosen(report, options.device, options.at)
     if options.json:
-        json.show(json.peaks(report, found))
+        json.show(json.peaks(report, found), json_options.bounds(options))
     else:
         terminal.show(views.peak(report, found, options.top))
     return 0
@@ -47,7 +47,7 @@ def _oom(ours: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if not found:
         raise Error(f"no request was refused{f' on {options.device}' if options.device else ''} in this recording")
     if options.json:
-        json.show(json.ooms(report, found))
+        json.show(json.ooms(report, found), json_options.bounds(options))
     else:
         chosen = next((oom for oom in found if oom.escaped), found[0])
         terminal.show(oom_views.page(report, chosen), otherwise=refusals.WIDTH)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from cuptimem import sizes
-from cuptimem.cli import hints
+from cuptimem.cli import hints, json_options
 from cuptimem.cli.parsing import Parser
 from cuptimem.errors import Error
 from cuptimem.output.text import terminal
@@ -41,7 +41,7 @@ def bare_parser(verb: str, description: str, *, json: bool = True) -> argparse.A
     """A parser without FILE."""
     result = Parser(verb, description=description)
     if json:
-        result.add_argument("--json", action="store_true", help="one JSON object (docs/json.md) instead of text")
+        json_options.add(result)
     add_code(result)
     return result
 

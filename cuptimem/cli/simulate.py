@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuptimem import environ, interpreter
-from cuptimem.cli import parsing
+from cuptimem.cli import json_options, parsing
 from cuptimem.cli.run import Usage, check_program, checked_output
 from cuptimem.cli.streams import complain
 
@@ -108,9 +108,7 @@ def parser() -> parsing.Parser:
         help="keep the trace of the run; summary, ledger, ... read it",
     )
     result.add_argument("-f", "--force", action="store_true", help="replace FILE if it exists")
-    result.add_argument(
-        "--json", action="store_true", help="the answer as one JSON object (docs/json.md) on standard output"
-    )
+    json_options.add(result, "the answer as one JSON object (docs/json.md) on standard output")
     result.add_argument("program", nargs=argparse.REMAINDER, help="script.py, -m module or -c code, and its arguments")
     return result
 
@@ -182,7 +180,7 @@ def _simulate(request: argparse.Namespace, setup: "Setup", output: str) -> int:
             hint = f"options of simulate go before the script; the program got {', '.join(misplaced)}"
             simulation = replace(simulation, hints=(*simulation.hints, hint))
         if request.json:
-            json.show(as_json.simulate(simulation))
+            json.show(as_json.simulate(simulation), json_options.bounds(request))
         else:
             print(file=sys.stderr)
             terminal.show(views.simulation(simulation), sys.stderr)

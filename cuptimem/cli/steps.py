@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import json_options, reading
 from cuptimem.output import json
 from cuptimem.output.text import terminal, views
 from cuptimem.report.model import Step
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
         name = report.device(options.device).name
         rows = tuple(step for step in rows if step.device == name)
     if options.json:
-        json.show(json.steps(report, rows))
+        json.show(json.steps(report, rows), json_options.bounds(options))
         return 0
     shown = rows if options.all or len(rows) <= 2 * _ENDS else (*rows[:_ENDS], *rows[-_ENDS:])
     terminal.show(views.steps(report, shown, len(rows) - len(shown)))

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import json_options, reading
 from cuptimem.output import json
 from cuptimem.output.text import terminal, views
 
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     with_lives = options.at == "peak" and not options.json
     report = reading.read(options, tables=reading.tables(options.at), with_lives=with_lives)
     if options.json:
-        json.show(json.summary(report))
+        json.show(json.summary(report), json_options.bounds(options))
     else:
         terminal.show(views.summary(report, options.at))
     return 0

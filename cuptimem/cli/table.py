@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import json_options, reading
 from cuptimem.output import json
 from cuptimem.output.pages import writing
 from cuptimem.output.text import terminal, views
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     elif options.json:
         contributors = contents.contributors if contents is not None else ()
         rows = grouping.group(contributors, options.by, options.sort, depth=options.depth)
-        json.show(json.table(report, contents, rows, options.by))
+        json.show(json.table(report, contents, rows, options.by), json_options.bounds(options))
     else:
         terminal.show(views.table(report, contents, options.by, options.sort, options.top, options.depth))
     return 0

@@ -4,7 +4,7 @@ import argparse
 import math
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import json_options, reading
 from cuptimem.output import json
 from cuptimem.output.pages import writing
 from cuptimem.output.text import terminal, views
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
 
         writing.write_page(options, name, tables.tree(report, found, options.inverted))
     elif options.json:
-        json.show(json.tree(report, found, options.inverted))
+        json.show(json.tree(report, found, options.inverted), json_options.bounds(options))
     else:
         blocks = views.tree(report, found, options.least / 100, options.inverted)
         terminal.show(blocks, otherwise=_WIDTH)

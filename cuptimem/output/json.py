@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from cuptimem.distributed.comparison import Ranks, Row
+from cuptimem.output.bounded import NONE, Bounds, bounded
 from cuptimem.output.text import tree_views
 from cuptimem.report.account import Account, AccountRow
 from cuptimem.report.advice import Advice, Estimate, Proposal
@@ -438,9 +439,9 @@ def text(document: dict[str, Any]) -> str:
     return "".join(_pieces(document))
 
 
-def show(document: dict[str, Any]) -> None:
+def show(document: dict[str, Any], bounds: Bounds = NONE) -> None:
     """Prints it piece by piece: with its stacks written out a document is many times as large as its trace."""
-    sys.stdout.writelines(_pieces(document))
+    sys.stdout.writelines(_pieces(bounded(document, bounds, _pieces)))
     sys.stdout.write("\n")
 
 

@@ -1,0 +1,69 @@
+"""docs/exit-codes.md: a row for each verb, and the codes that the code has."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from cuptimem import cli
+from cuptimem.cli import VERBS, advice_try, leaks
+from cuptimem.simulation.result import EXIT_CODES
+from tests.conftest import ROOT
+from tests.golden.answers import TRACES
+
+PAGE = (ROOT / "docs" / "exit-codes.md").read_text()
+MEANINGS, BY_VERB = (
+    dict(re.findall(r"^\| `?([^|`]+?)`? \| ([^|]*) ?\|$", part, re.MULTILINE)) for part in PAGE.split("| verb |")
+)
+READERS = {*VERBS} - {"run", "simulate", "doctor", "skill", "completion", "diff", "scrub", "export"}
+
+
+def codes(verb: str) -> set[int]:
+    text = re.sub(r"\([^)]*\)|`[^`]*`", "", BY_VERB[verb])
+    return {int(number) for number in re.findall(r"\b\d+\b", text)} | {0, 2}
+
+
+def code_of(*words: str) -> int:
+    try:
+        return cli.main(words)
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def test_each_verb_has_a_row() -> None:
+    assert list(BY_VERB)[-len(VERBS) :] == list(VERBS)
+
+
+def test_each_code_of_a_verb_has_a_meaning() -> None:
+    assert {str(code) for verb in VERBS for code in codes(verb)} <= set(MEANINGS)
+    assert str(cli._PIPE) in MEANINGS and "130" in MEANINGS
+
+
+def test_the_codes_of_the_code_are_there() -> None:
+    assert codes("simulate") == {1, 2, *EXIT_CODES.values()}
+    assert leaks._LEAKS in codes("leaks") and advice_try.FAILED in codes("advice")
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_wrong_usage_is_2(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert code_of(verb, "--no-such-option") == 2
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("verb", sorted(READERS))
+def test_a_file_that_is_none_is_1(verb: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert code_of(verb, str(tmp_path / "none.cmem")) == 1
+    out, error = capfd.readouterr()
+    assert out == "" and error.startswith("cuptimem") and error.count("\n") == 1
+
+
+def test_a_leak_is_3_where_that_was_asked(capfd: pytest.CaptureFixture[str]) -> None:
+    leaking, fine = str(TRACES / "leak-cache.cmem"), str(TRACES / "train.cmem")
+    assert [code_of("leaks", name, "--fail-on-leak") for name in (leaking, fine)] == [3, 0]
+    assert code_of("leaks", leaking) == 0
+    assert code_of("peak", fine, "--at", "oom") == code_of("kernels", fine) == 1
+
+
+def test_every_verb_is_a_module() -> None:
+    assert all(hasattr(importlib.import_module(f"cuptimem.cli.{verb}"), "main") for verb in VERBS)
