@@ -30,6 +30,9 @@ FORMATS = {
     ),
     "speedscope": Format("stacks for speedscope.app", ".speedscope.json", "output.exports.speedscope"),
     "pprof": Format("stacks for `go tool pprof` and what reads its format", ".pb.gz", "output.exports.pprof"),
+    "firefox": Format(
+        "every allocation and free for profiler.firefox.com", ".firefox.json.gz", "output.exports.firefox"
+    ),
     "collapsed": Format(
         "one line per stack, for flamegraph.pl and others", ".collapsed.txt", "output.exports.collapsed"
     ),

@@ -9,7 +9,6 @@ so (`alone`). csrc/snapshot reads all of it back (docs/snapshots.md). Devices
 are numbered as CUDA numbers them; the CPU comes behind the last of them.
 """
 
-import os
 import tempfile
 import weakref
 from collections.abc import Callable
@@ -33,8 +32,8 @@ from cuptimem.output.exports.pickling import (
     integer,
     string,
 )
+from cuptimem.output.exports.spool import spool_folder
 from cuptimem.output.text import words
-from cuptimem.whole_files import is_stream
 
 _COPY = 1 << 20
 _WORD, _ORIGIN = 0, 1  # what _core.MemoryViz asks for; else a stack
@@ -181,7 +180,7 @@ def write(trace: str, path: str, options: Options) -> Written:
     with events.target(path, options) as file:
         source = Events(trace, options)
         notes = list(events.caveats(source.report))
-        export = _Export(source, options.newest, _spool_folder(path))
+        export = _Export(source, options.newest, spool_folder(path))
         try:
             export.run()
             names = [f"device {number} is {name}" for number, name in enumerate(numbered(export.devices)) if name]
@@ -199,8 +198,3 @@ def write(trace: str, path: str, options: Options) -> Written:
         "https://pytorch.org/memory_viz (drop it there) or python -m torch.cuda._memory_viz",
         (*names, *notes),
     )
-
-
-def _spool_folder(path: str) -> str:
-    """Where there is as much room as for the file; a stream lies where nothing can be made."""
-    return tempfile.gettempdir() if is_stream(path) else os.path.dirname(os.path.abspath(path))

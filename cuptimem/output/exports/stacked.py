@@ -35,7 +35,11 @@ def label(frame: Frame) -> str:
 
 def operator_label(contributor: Contributor) -> str:
     """The autograd node that ran, or the operator."""
-    return text(contributor.operator) + (" (backward)" if contributor.phase == "backward" else "")
+    return operator_text(contributor.operator, contributor.phase)
+
+
+def operator_text(operator: str | None, phase: str) -> str:
+    return text(operator) + (" (backward)" if phase == "backward" else "")
 
 
 def labels(contributor: Contributor) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import pytest
 
 from cuptimem import cli
 
-ALL = ("chrome", "memory-viz", "speedscope", "pprof", "collapsed", "csv", "json")
+ALL = ("chrome", "memory-viz", "speedscope", "pprof", "firefox", "collapsed", "csv", "json")
 
 
 @pytest.fixture

@@ -1,0 +1,116 @@
+"""Firefox Profiler's export: its tables as version 48 of the format has them, its bytes against the report."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuptimem.output import exports
+from cuptimem.output.exports import Options, firefox
+from cuptimem.report.model import Report
+
+# Columns of each table (src/types/profile.js and profile-logic/data-structures.js of firefox-devtools/profiler).
+TABLES = {
+    "samples": {"weightType", "weight", "eventDelay", "stack", "time"},
+    "markers": {"data", "name", "startTime", "endTime", "phase", "category"},
+    "stackTable": {"frame", "prefix", "category", "subcategory"},
+    "frameTable": {
+        *("address", "inlineDepth", "category", "subcategory", "func", "nativeSymbol", "innerWindowID"),
+        *("implementation", "line", "column"),
+    },
+    "funcTable": {"name", "isJS", "relevantForJS", "resource", "fileName", "lineNumber", "columnNumber"},
+    "resourceTable": {"lib", "name", "host", "type"},
+    "nativeSymbols": {"libIndex", "address", "name", "functionSize"},
+    "nativeAllocations": {"time", "weight", "weightType", "stack", "memoryAddress", "threadId"},
+}
+
+
+def exported(trace: str, path: Path, **more: Any) -> dict[str, Any]:
+    exports.export(trace, "firefox", str(path), Options(**more))
+    profile: dict[str, Any] = json.loads(path.read_text())
+    return profile
+
+
+def retained(table: dict[str, Any]) -> int:
+    """Bytes of what the profiler keeps under Retained Memory: allocations whose address has no later free."""
+    at: dict[int, int] = {}
+    for weight, address in zip(table["weight"], table["memoryAddress"], strict=True):
+        if weight >= 0:
+            at[address] = weight
+        else:
+            at.pop(address, None)
+    return sum(at.values())
+
+
+def names(thread: dict[str, Any], stack: int | None) -> list[str]:
+    found = []
+    while stack is not None:
+        frame = thread["stackTable"]["frame"][stack]
+        found.append(thread["stringArray"][thread["funcTable"]["name"][thread["frameTable"]["func"][frame]]])
+        stack = thread["stackTable"]["prefix"][stack]
+    return found[::-1]
+
+
+def test_tables_are_of_the_format(trace: str, tmp_path: Path) -> None:
+    profile = exported(trace, tmp_path / "out.json")
+    meta = profile["meta"]
+    assert (meta["preprocessedProfileVersion"], meta["categories"][0]["color"]) == (48, "grey")
+    assert profile["libs"] == [] and meta["markerSchema"] == []
+    for thread in profile["threads"]:
+        assert isinstance(thread["pid"], str) and isinstance(thread["tid"], int)
+        for name, columns in TABLES.items():
+            table = thread[name]
+            assert set(table) == columns | {"length"}
+            assert {len(column) for column in table.values() if isinstance(column, list)} == {table["length"]}
+        stacks, frames, functions = (thread[name] for name in ("stackTable", "frameTable", "funcTable"))
+        assert all(prefix is None or prefix < at for at, prefix in enumerate(stacks["prefix"]))
+        assert set(stacks["frame"]) == set(range(frames["length"]))
+        assert set(frames["func"]) == set(range(functions["length"]))
+        strings = thread["stringArray"]
+        used = {*functions["name"], *filter(lambda n: n is not None, functions["fileName"]), *thread["markers"]["name"]}
+        assert used == set(range(len(strings))) and len(set(strings)) == len(strings)
+        times = thread["nativeAllocations"]["time"]
+        assert times == sorted(times)
+
+
+def test_weights_are_balanced_by_address(trace: str, report: Report, tmp_path: Path) -> None:
+    profile = exported(trace, tmp_path / "out.json")
+    seen = set()
+    for thread in profile["threads"]:
+        table = thread["nativeAllocations"]
+        device = report.device(thread["name"])
+        live = peak = 0
+        at: dict[int, int] = {}
+        for weight, address, stack in zip(table["weight"], table["memoryAddress"], table["stack"], strict=True):
+            live += weight
+            peak = max(peak, live)
+            if weight < 0:
+                assert at.pop(address) == -weight and stack is None
+            else:
+                assert address not in at and names(thread, stack)
+                at[address] = weight
+        assert (peak, live, retained(table)) == (max(device.peak.bytes, device.start), device.end, device.end)
+        seen.add(thread["name"])
+    assert seen == {device.name for device in report.devices if device.peak.bytes or device.start}
+
+
+def test_steps_and_stacks(traces: Callable[[str], str], tmp_path: Path) -> None:
+    (thread,) = exported(traces("plain"), tmp_path / "out.json")["threads"]
+    table = thread["nativeAllocations"]
+    assert {tuple(names(thread, stack)) for stack in table["stack"] if stack is not None} == {
+        ("main",),
+        ("main", "forward"),
+    }
+    markers = thread["markers"]
+    assert markers["length"] >= 11 and set(markers["phase"]) == {1}
+    assert all(begin <= end for begin, end in zip(markers["startTime"], markers["endTime"], strict=True))
+
+
+def test_columns_are_written_in_pieces(
+    traces: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = exported(traces("synthetic_cuda"), tmp_path / "a.json")
+    monkeypatch.setattr(firefox, "_FLUSH", 7)
+    assert exported(traces("synthetic_cuda"), tmp_path / "b.json") == whole
