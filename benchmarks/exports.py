@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.synthetic import write_synthetic
 from cuptimem.output.text import words
 
-FORMATS = ("chrome", "memory-viz", "speedscope", "collapsed", "csv", "json")
+FORMATS = ("chrome", "memory-viz", "speedscope", "pprof", "firefox", "collapsed", "csv", "json")
 
 _EXPORT = """
 import resource, sys, time
