@@ -16,11 +16,13 @@ TYPE_CHECKING = False  # typing would be loaded into every profiled program
 if TYPE_CHECKING:
     from typing import Any
 
+    from cuptimem import integrations as integrations
     from cuptimem.advice import estimate as estimate
     from cuptimem.distributed import gather as gather
     from cuptimem.distributed import ranks as ranks
     from cuptimem.distributed.comparison import Ranks as Ranks
     from cuptimem.errors import Error as Error
+    from cuptimem.integrations.plain import log as log
     from cuptimem.record.profiler import Action as Action
     from cuptimem.record.profiler import Profile as Profile
     from cuptimem.record.profiler import profile as profile
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
 _HOME = {
     "Error": "errors",
     "estimate": "advice",
+    "integrations": "integrations",
+    "log": "integrations.plain",
     "Action": "record.profiler",
     "Profile": "record.profiler",
     "profile": "record.profiler",
@@ -106,7 +110,7 @@ def __getattr__(name: str) -> "Any":
     if home is None:
         raise AttributeError(f"module 'cuptimem' has no attribute {name!r}")
     module = __import__(f"cuptimem.{home}", fromlist=[name])
-    value = getattr(module, name)
+    value = module if home == name else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -1,0 +1,102 @@
+"""cuptimem.log around a loop of one's own: figures to the byte, phases, growth, refused memory, ranks."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Result
+
+pytestmark = pytest.mark.torch
+
+Run = Callable[..., Result]
+PROGRAMS = Path(__file__).parent / "programs"
+WEIGHT = 4 * 256 * 256
+STATE = 2 * WEIGHT + 4  # of Adam, with its count of steps
+
+
+def rows() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(Path("rows.json").read_text())
+    return found
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_figures_are_exact_and_growth_is_named(run: Run, needs_torch: None) -> None:
+    done = run(str(PROGRAMS / "loop.py"), "leak", cwd=Path.cwd())
+    assert done.code == 0, done.err
+    found = rows()
+    assert [row["at"] for row in found] == [10, 20, 30, 40]
+    for row in found:
+        assert row["memory/step"] == row["at"]
+        assert row["memory/cpu/live_bytes"] == WEIGHT + STATE + 4096 * row["at"]
+        assert row["memory/cpu/peak_parameters_bytes"] == WEIGHT
+        assert row["memory/cpu/peak_gradients_bytes"] == WEIGHT
+        assert row["memory/cpu/peak_state_bytes"] == STATE
+        assert row["memory/cpu/peak_kept_bytes"] == 4096 * (row["at"] - 1)
+        parts = ("parameters", "gradients", "state", "activations", "kept", "other")
+        assert sum(row[f"memory/cpu/peak_{part}_bytes"] for part in parts) == row["memory/cpu/peak_bytes"]
+        assert row["memory/process_bytes"] > row["memory/cpu/peak_bytes"]
+    assert "memory/growth_bytes_per_step" not in found[0]
+    assert found[-1]["memory/growth_bytes_per_step"] == 4096
+    assert "1 leak in 40 steps" in done.err and "cuptimem summary run-0.cmem" in done.err
+
+
+def test_an_evaluation_has_its_own_figures(run: Run, needs_torch: None) -> None:
+    program = (PROGRAMS / "loop.py").read_text().replace("every=10", "every=41")
+    done = run("-c", program, cwd=Path.cwd())
+    assert done.code == 0, done.err
+    (row,) = rows()
+    result = 4096 * 256 * 4
+    assert row["memory/evaluate/cpu/peak_bytes"] == WEIGHT + STATE + 2 * result
+    assert row["memory/cpu/peak_bytes"] < 2 * result
+    assert row["memory/growth_bytes_per_step"] == 0
+
+
+def test_a_refusal_has_its_page_and_the_exception_its_path(run: Run, needs_torch: None) -> None:
+    done = run(str(PROGRAMS / "loop.py"), "oom", cwd=Path.cwd())
+    assert done.code == 1
+    page = Path("run-0.oom.txt").resolve()
+    assert page.read_text().startswith("Out of memory on cpu: 3.6 PiB refused")
+    assert "out of memory on cpu: run-0.oom.txt" in done.err
+    assert done.err.rstrip().endswith(f"cuptimem: what the memory was made of: {page}")
+
+
+def test_a_caught_refusal_has_its_page(run: Run, needs_torch: None) -> None:
+    done = run(str(PROGRAMS / "loop.py"), "caught", cwd=Path.cwd())
+    assert done.code == 0, done.err
+    assert "torch.empty(10**15)" in Path("run-0.oom.txt").read_text()
+    assert done.err.count("out of memory on cpu: run-0.oom.txt") == 1
+
+
+def test_it_joins_a_recording(run: Run, needs_torch: None) -> None:
+    done = run("-m", "cuptimem", "run", "-o", "whole.cmem", str(PROGRAMS / "loop.py"), cwd=Path.cwd())
+    assert done.code == 0, done.err
+    assert Path("whole.cmem").exists() and not Path("run-0.cmem").exists()
+    assert rows()[0]["memory/cpu/live_bytes"] == WEIGHT + STATE
+
+
+@pytest.mark.afresh
+def test_every_rank_is_told_of_the_failing_ranks_page(run: Run, needs_torch: None) -> None:
+    done = run(
+        *("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--log-dir", "logs"),
+        *("--redirects", "3", str(PROGRAMS / "ranks.py")),
+        cwd=Path.cwd(),
+    )
+    assert done.code == 1
+    page = Path("run-1.oom.txt").resolve()
+    said = {path.parent.name: path.read_text() for path in Path("logs").rglob("stderr.log")}
+    assert "out of memory on cpu: run-1.oom.txt" in said["1"]
+    assert "out of memory in another rank: run-1.oom.txt" in said["0"]
+    (errors,) = Path("logs").rglob("error.json")
+    assert str(page) in json.loads(errors.read_text())["message"]["extraInfo"]["py_callstack"]
+
+
+def test_what_is_no_logger_is_refused(run: Run) -> None:
+    done = run("-c", "import cuptimem; cuptimem.log(3)")
+    assert "log() takes a W&B run, mlflow, a SummaryWriter, print or a function, not 3" in done.err
