@@ -35,7 +35,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
+.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -190,6 +190,20 @@ notebooks: $(STAMP)/package $(CUDA_VENV)/.made ## execute notebooks/ again and w
 
 page-assets: $(STAMP)/package ## fetch the vendored parts of pages again (ARGS=--check: compare only)
 	$(BIN)/python -m cuptimem.output.pages.vendor.fetch $(ARGS)
+
+# Trainers and what they log to: the newest, and those of a year ago. PyTorch and cuptimem are those of .venv.
+.venv-trainers/.made: TRAINERS := transformers==5.24.* accelerate==1.15.* lightning==2.6.*
+.venv-trainers-old/.made: TRAINERS := transformers==4.57.* accelerate==1.11.* lightning==2.5.* mlflow<3.6
+.venv-trainers/.made .venv-trainers-old/.made: $(STAMP)/package Makefile
+	$(BIN)/python -m venv $(@D)
+	@site=$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	    $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$site/zz_torch.pth" && \
+	    pwd > "$$site/__cuptimem_source.pth" && cp cuptimem.pth cuptimem.start "$$site/"
+	$(@D)/bin/python -m pip install -q $(patsubst %,"%",$(TRAINERS)) wandb mlflow tensorboard
+	@touch $@
+
+trainers: .venv-trainers/.made .venv-trainers-old/.made ## callbacks with the real transformers, Lightning, Accelerate, W&B, MLflow, TensorBoard: newest, and a year old
+	$(BIN)/python -m pytest -q -p no:cacheprovider --extended tests/tools/integrations
 
 attribution: $(STAMP)/package $(ATTRIBUTION_VENV)/.made ## how often lines, categories, steps, holders, verdicts and diffs are right; writes docs/attribution.md (ARGS="NAME ..." for some)
 	$(BIN)/python -m tests.attribution $(or $(ARGS),--save)

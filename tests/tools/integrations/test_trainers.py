@@ -1,0 +1,162 @@
+"""Callbacks with the real trainers, the newest and those of a year ago (`make trainers`)."""
+
+import csv
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, clean_environment
+
+pytestmark = [pytest.mark.torch, pytest.mark.extended]
+
+PROGRAMS = Path(__file__).parent / "programs"
+WEIGHT = 4 * 256 * 256
+STATE = 2 * WEIGHT + 4  # of Adam, with its count of steps
+PARTS = ("parameters", "gradients", "state", "activations", "kept", "other")
+PYTHONS = os.environ.get("CUPTIMEM_TRAINERS_PYTHONS", "").split(":")
+
+
+@pytest.fixture(params=[".venv-trainers", ".venv-trainers-old"] if PYTHONS == [""] else PYTHONS)
+def trainer_python(request: pytest.FixtureRequest) -> str:
+    named = Path(request.param)
+    python = named if PYTHONS != [""] else ROOT / named / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"{request.param} is not here; `make trainers` makes it")
+    return str(python)
+
+
+def start(python: str, folder: Path, program: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    offline = {"WANDB_MODE": "offline", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [python, str(PROGRAMS / program), *arguments],
+        cwd=folder,
+        env={**clean_environment(), **offline, **env},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=400,
+    )
+
+
+def check_parts(row: dict[str, Any], place: str = "memory/cpu/") -> None:
+    assert sum(row[f"{place}peak_{part}_bytes"] for part in PARTS) == row[f"{place}peak_bytes"]
+
+
+def scalars(folder: Path) -> dict[str, list[int]]:
+    """Steps of each tag in the event files of a folder."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    found: dict[str, list[int]] = {}
+    for file in folder.rglob("events.out.tfevents.*"):
+        one = accumulator.EventAccumulator(str(file))
+        one.Reload()
+        for tag in one.Tags()["scalars"]:
+            found.setdefault(tag, []).extend(event.step for event in one.Scalars(tag))
+    return found
+
+
+def test_a_trainers_log_history_and_its_reporters_have_the_figures(trainer_python: str, tmp_path: Path) -> None:
+    done = start(trainer_python, tmp_path, "hf.py", REPORTERS="wandb tensorboard mlflow", TENSORBOARD_LOGGING_DIR="tb")
+    assert done.returncode == 0, done.stderr[-3000:]
+    history = json.loads((tmp_path / "history.json").read_text())
+    steps = [row for row in history if "loss" in row]
+    assert [row["step"] for row in steps] == [5, 10, 15, 20]
+    for row in steps:
+        assert row["memory/step"] == row["step"]
+        check_parts(row)
+    assert len({row["memory/cpu/peak_parameters_bytes"] for row in steps}) == 1
+    assert len({row["memory/cpu/peak_state_bytes"] for row in steps}) == 1
+    assert "memory/growth_bytes_per_step" not in steps[0]
+    evaluated = [row for row in history if "eval_loss" in row]
+    for row in evaluated:
+        check_parts(row, "memory/evaluate/cpu/")
+        assert row["memory/evaluate/cpu/peak_gradients_bytes"] == 0
+        assert "memory/cpu/peak_bytes" not in row
+    assert any("memory/save/cpu/peak_bytes" in row for row in history)
+    assert "memory/" not in done.stdout  # the console
+    assert "cuptimem summary run-0.cmem" in done.stderr and "run-0-2.cmem" in done.stderr  # train, then predict
+    (run,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
+    data = run.read_bytes()
+    for name in (b"train/memory/cpu/peak_bytes", b"train/memory/evaluate/cpu/peak_state_bytes"):
+        assert name in data
+    assert scalars(tmp_path / "tb").get("train/memory/cpu/peak_bytes", []) == [5, 10, 15, 20]
+    assert mlflow_steps(trainer_python, tmp_path, "memory/cpu/peak_bytes") == [5, 10, 15, 20]
+
+
+def mlflow_steps(python: str, folder: Path, metric: str) -> list[int]:
+    program = (
+        "import json, mlflow\nclient = mlflow.MlflowClient()\n"
+        "run, = mlflow.search_runs(search_all_experiments=True, output_format='list')\n"
+        f"print(json.dumps([one.step for one in client.get_metric_history(run.info.run_id, {metric!r})]))\n"
+    )
+    done = subprocess.run(
+        [python, "-c", program], cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[int] = json.loads(done.stdout.splitlines()[-1])
+    return sorted(found)
+
+
+def test_report_to(trainer_python: str, tmp_path: Path) -> None:
+    done = start(trainer_python, tmp_path, "hf.py", "report_to")
+    assert done.returncode == 0, done.stderr[-3000:]
+    history = json.loads((tmp_path / "history.json").read_text())
+    assert "memory/process_bytes" in history[-1]
+    assert list(tmp_path.glob("cuptimem-hf.*.cmem"))
+
+
+def test_a_trainer_that_is_refused_memory(trainer_python: str, tmp_path: Path) -> None:
+    done = start(trainer_python, tmp_path, "hf.py", "oom")
+    assert done.returncode == 1
+    page = tmp_path / "run-0.oom.txt"
+    assert page.read_text().startswith("Out of memory on cpu: 7.3 TiB refused")
+    assert done.stderr.rstrip().endswith(f"cuptimem: what the memory was made of: {page}")
+
+
+def test_lightning(trainer_python: str, tmp_path: Path) -> None:
+    done = start(trainer_python, tmp_path, "pl.py")
+    assert done.returncode == 0, done.stderr[-3000:]
+    with open(next(tmp_path.rglob("metrics.csv")), encoding="utf-8") as file:
+        rows = [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
+    trained = [row for row in rows if "memory/cpu/peak_bytes" in row]
+    assert [row["memory/step"] for row in trained] == [5, 10, 15, 20]
+    for row in trained:
+        check_parts(row)
+        assert row["memory/cpu/peak_parameters_bytes"] == row["memory/cpu/peak_gradients_bytes"] == WEIGHT
+        assert row["memory/cpu/peak_state_bytes"] == STATE
+    for phase in ("sanity_check", "evaluate", "test"):
+        assert any(f"memory/{phase}/cpu/peak_bytes" in row for row in rows), phase
+    assert (tmp_path / "run-0.cmem").exists() and (tmp_path / "run-0-2.cmem").exists()  # fit, test
+
+
+def test_lightning_is_refused_memory(trainer_python: str, tmp_path: Path) -> None:
+    done = start(trainer_python, tmp_path, "pl.py", "oom")
+    assert done.returncode == 1
+    page = tmp_path / "run-0.oom.txt"
+    assert page.read_text().startswith("Out of memory on cpu: 3.6 PiB refused")
+    assert f"cuptimem: what the memory was made of: {page}" in done.stderr
+
+
+def test_accelerate(trainer_python: str, tmp_path: Path) -> None:
+    done = start(trainer_python, tmp_path, "hfacc.py")
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [row["memory/step"] for row in rows] == [row["at"] for row in rows] == [10, 20, 30]
+    for row in rows:
+        check_parts(row)
+        assert row["memory/cpu/peak_state_bytes"] == STATE
+        assert row["memory/cpu/live_bytes"] == WEIGHT + STATE
+    assert (tmp_path / "run-0.cmem").exists()
+
+
+def test_a_loop_with_each_logger(trainer_python: str, tmp_path: Path) -> None:
+    done = start(trainer_python, tmp_path, "loggers.py")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "step 4: cpu/peak 512.0 KiB" in done.stdout
+    assert scalars(tmp_path / "tb")["memory/cpu/peak_bytes"] == [2, 4]
+    assert mlflow_steps(trainer_python, tmp_path, "memory/cpu/peak_bytes") == [2, 4]
+    (run,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
+    assert b"memory/cpu/peak_bytes" in run.read_bytes()
