@@ -21,10 +21,14 @@ PARTS = {
 _NAMES = (*dict.fromkeys(PARTS.values()), "other")
 
 
-def of_stretch(raw: Mapping[str, Any], phase: str) -> dict[str, int]:
-    """Figures of what core.analyze() returned for one stretch."""
+def used(raw: Mapping[str, Any]) -> dict[str, int]:
+    """Bytes of each device that the driver was asked for in the stretch, when it was last asked."""
+    return {row["device"]: row["points"][-1][1] for row in raw["device_timeline"] if row["points"]}
+
+
+def of_stretch(raw: Mapping[str, Any], phase: str, used: Mapping[str, int]) -> dict[str, int]:
+    """Figures of what core.analyze() returned for one stretch. used: of devices, as last known."""
     place = PREFIX if phase == TRAIN else f"{PREFIX}{phase}/"
-    used = {row["device"]: row["points"][-1] for row in raw["device_timeline"] if row["points"]}
     found: dict[str, int] = {}
     for device in raw["devices"]:
         name = f"{place}{device['device']}/"
@@ -34,7 +38,7 @@ def of_stretch(raw: Mapping[str, Any], phase: str) -> dict[str, int]:
         if device["reserved_peak"] is not None:
             found[f"{name}reserved_bytes"] = device["reserved_peak"]
         if device["device"] in used:
-            found[f"{name}used_bytes"] = used[device["device"]][1]
+            found[f"{name}used_bytes"] = used[device["device"]]
     return found
 
 

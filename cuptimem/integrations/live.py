@@ -38,7 +38,9 @@ class LiveReader:
         self._changed = threading.Condition()
         self._busy = False
         self._stopped = False
+        self._over = False  # the recording has ended by itself
         self._figures: dict[str, dict[str, int]] = {}  # by phase, not yet taken
+        self._used: dict[str, int] = {}  # of devices, when the driver was last asked
         self._read_step = 0  # the step at whose end the newest figures are
         self._growth: int | None = None
         self._steps, self._steps_taken, self._judge_at = 0, 0, 16
@@ -59,7 +61,7 @@ class LiveReader:
     def cut(self, phase: str, step: int) -> None:
         """Ends the stretch, which was of this phase, and begins the next."""
         window, self._window = self._window, None
-        if window is None or not recorder.active():
+        if window is None or self._over or not recorder.active():
             return
         recorder.close_window(window, collect=False)
         self._cut_at = self._core.capture_counts()["events"]
@@ -122,8 +124,8 @@ class LiveReader:
 
     def _give_up(self) -> None:
         with self._changed:
+            self._over = True
             self._jobs.clear()
-            self._poll = None
 
     def _read(self, window: recorder.Window, phase: str, step: int) -> None:
         self._core.capture_sync()
@@ -131,7 +133,8 @@ class LiveReader:
             self._trace = self._core.trace(window.file.path)
         code = ",".join(self._outer.code) or None
         raw: dict[str, Any] = self._core.analyze(self._trace, window=window.number, code=code)
-        found = figures.of_stretch(raw, phase) if raw["allocations"] else {}
+        self._used |= figures.used(raw)
+        found = figures.of_stretch(raw, phase, self._used) if raw["allocations"] else {}
         with self._changed:
             self._figures[phase] = figures.merge(self._figures.get(phase, {}), found)
             self._read_step = step

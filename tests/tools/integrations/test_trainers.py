@@ -59,7 +59,7 @@ def scalars(folder: Path) -> dict[str, list[int]]:
 
 
 def test_a_trainers_log_history_and_its_reporters_have_the_figures(trainer_python: str, tmp_path: Path) -> None:
-    done = start(trainer_python, tmp_path, "hf.py", REPORTERS="wandb tensorboard mlflow", TENSORBOARD_LOGGING_DIR="tb")
+    done = start(trainer_python, tmp_path, "hf.py", REPORTERS="wandb tensorboard mlflow")
     assert done.returncode == 0, done.stderr[-3000:]
     history = json.loads((tmp_path / "history.json").read_text())
     steps = [row for row in history if "loss" in row]
@@ -82,7 +82,7 @@ def test_a_trainers_log_history_and_its_reporters_have_the_figures(trainer_pytho
     data = run.read_bytes()
     for name in (b"train/memory/cpu/peak_bytes", b"train/memory/evaluate/cpu/peak_state_bytes"):
         assert name in data
-    assert scalars(tmp_path / "tb").get("train/memory/cpu/peak_bytes", []) == [5, 10, 15, 20]
+    assert scalars(tmp_path).get("train/memory/cpu/peak_bytes") == [5, 10, 15, 20]
     assert mlflow_steps(trainer_python, tmp_path, "memory/cpu/peak_bytes") == [5, 10, 15, 20]
 
 
