@@ -9,23 +9,32 @@
 #include "parts.h"
 #include "../heap/scan.h"
 
-typedef struct piece { /* of memory: a segment of cudaMalloc, or a mapping */
+typedef struct piece { /* what goes back whole: a segment of cudaMalloc, or a mapped handle */
     uint64_t address;
-    int64_t size;
+    int64_t size, allocated;
+    uint32_t reservation; /* of a mapping: slot + 1; 0: unknown */
     bool mapped;
 } piece;
 
-typedef struct span { /* a segment as reports have it */
+typedef struct range { /* pieces without a gap between them */
     uint64_t address;
     int64_t size, allocated, largest_free;
     size_t first, count; /* pieces */
+} range;
+
+typedef struct span { /* a segment as reports have it: all ranges of a reservation */
+    uint64_t address;
+    int64_t size, allocated, largest_free;
+    size_t first, count; /* ranges */
+    uint32_t reservation;
     bool mapped;
 } span;
 
-typedef struct holding { /* blocks of one stack in one span */
+typedef struct holding { /* blocks of one stack in one piece, then in one span */
     uint32_t stack;
     uint32_t span;
-    int64_t bytes;
+    size_t piece;
+    int64_t bytes, pinned;
     uint64_t count;
 } holding;
 
@@ -36,6 +45,8 @@ typedef struct layout { /* of one device */
     piece *piece;
     size_t pieces, piece_capacity;
     int64_t bytes; /* of all pieces */
+    range *range;
+    size_t ranges, range_capacity;
     span *span;
     size_t spans, span_capacity;
     holding *holding;
@@ -53,20 +64,21 @@ static void clear(layout *p)
 {
     free(p->block);
     free(p->piece);
+    free(p->range);
     free(p->span);
     free(p->holding);
 }
 
 /* --- what there is ------------------------------------------------------------------------- */
 
-static bool add_piece(layout *p, uint64_t address, int64_t size, bool mapped)
+static bool add_piece(layout *p, piece one)
 {
     if (p->bytes >= CM_TOTALS_MOST)
         return true; /* larger than any memory: damage */
-    p->bytes += size;
+    p->bytes += one.size;
     if (!cm_grow((void **)&p->piece, &p->piece_capacity, p->pieces + 1, sizeof *p->piece))
         return false;
-    p->piece[p->pieces++] = (piece){address, size, mapped};
+    p->piece[p->pieces++] = one;
     return true;
 }
 
@@ -82,46 +94,84 @@ static int by_block_address(const void *left, const void *right)
     return (*a)->address < (*b)->address ? -1 : (*a)->address > (*b)->address;
 }
 
-static bool collect(layout *p, uint16_t number)
+static bool collect_mapped(layout *p, const cm_driver_map *map, int index)
 {
-    const cm_replay *r = p->replay;
-    for (size_t i = 0; i < r->segments.count; i++) {
-        const cm_segment *s = &r->segments.segment[i];
-        if (s->device == number && !add_piece(p, s->address, s->size, false))
-            return false;
-    }
-    uint64_t at = 0;
-    uint32_t slot;
-    while (r->driver != NULL && cm_ranges_above(&r->driver->mapped, at, &at, &slot)) {
-        const cm_driver_allocation *a = &r->driver->allocation[slot];
-        int8_t index = a->shows != 0 ? r->driver->allocation[a->shows - 1].device : a->device;
-        if (a->torch && index == r->device[number].index &&
-            !add_piece(p, a->address, a->size, true))
+    uint64_t at = 0, key;
+    uint32_t slot, reservation;
+    while (cm_ranges_above(&map->mapped, at, &at, &slot)) {
+        const cm_driver_allocation *a = &map->allocation[slot];
+        int8_t device = a->shows != 0 ? map->allocation[a->shows - 1].device : a->device;
+        piece one = {.address = a->address, .size = a->size, .mapped = true};
+        if (cm_ranges_below(&map->enclosers, a->address, &key, &reservation) &&
+            map->allocation[reservation].kind == CM_DRIVER_RESERVED &&
+            a->address - key < (uint64_t)map->allocation[reservation].size)
+            one.reservation = reservation + 1;
+        if (a->torch && device == index && !add_piece(p, one))
             return false;
         if (at++ == UINT64_MAX)
             break;
     }
-    if (p->pieces == 0)
-        return true;
-    cm_sort(p->piece, p->pieces, sizeof *p->piece, by_address);
+    return true;
+}
+
+static bool collect_pieces(layout *p, uint16_t number)
+{
+    const cm_replay *r = p->replay;
+    for (size_t i = 0; i < r->segments.count; i++) {
+        const cm_segment *s = &r->segments.segment[i];
+        if (s->device == number && !add_piece(p, (piece){.address = s->address, .size = s->size}))
+            return false;
+    }
+    return r->driver == NULL || collect_mapped(p, r->driver, r->device[number].index);
+}
+
+/* Ranges of pieces, and spans of ranges. */
+static bool divide(layout *p)
+{
     for (size_t i = 0; i < p->pieces; i++) {
         const piece *now = &p->piece[i];
-        span *last = p->spans > 0 ? &p->span[p->spans - 1] : NULL;
-        if (last != NULL && last->mapped && now->mapped &&
-            last->address + (uint64_t)last->size == now->address) {
-            last->size += now->size;
-            last->count++;
+        range *r = p->ranges > 0 ? &p->range[p->ranges - 1] : NULL;
+        span *s = p->spans > 0 ? &p->span[p->spans - 1] : NULL;
+        bool both = s != NULL && s->mapped && now->mapped;
+        bool adjacent = both && r->address + (uint64_t)r->size == now->address;
+        if (adjacent && s->reservation == now->reservation) {
+            r->size += now->size;
+            r->count++;
+            s->size += now->size;
+            continue;
+        }
+        if (!cm_grow((void **)&p->range, &p->range_capacity, p->ranges + 1, sizeof *p->range))
+            return false;
+        p->range[p->ranges++] =
+            (range){.address = now->address, .size = now->size, .first = i, .count = 1};
+        if (both && s->reservation != 0 && s->reservation == now->reservation) {
+            s->size += now->size;
+            s->count++;
             continue;
         }
         if (!cm_grow((void **)&p->span, &p->span_capacity, p->spans + 1, sizeof *p->span))
             return false;
         p->span[p->spans++] = (span){.address = now->address,
                                      .size = now->size,
-                                     .first = i,
+                                     .first = p->ranges - 1,
                                      .count = 1,
+                                     .reservation = now->reservation,
                                      .mapped = now->mapped};
     }
-    for (const cm_block *block = NULL; (block = cm_blocks_next(&r->blocks, block)) != NULL;) {
+    return true;
+}
+
+static bool collect(layout *p, uint16_t number)
+{
+    if (!collect_pieces(p, number))
+        return false;
+    if (p->pieces == 0)
+        return true;
+    cm_sort(p->piece, p->pieces, sizeof *p->piece, by_address);
+    if (!divide(p))
+        return false;
+    const cm_blocks *blocks = &p->replay->blocks;
+    for (const cm_block *block = NULL; (block = cm_blocks_next(blocks, block)) != NULL;) {
         if (block->direct || block->device != number)
             continue;
         if (!cm_grow((void **)&p->block, &p->block_capacity, p->blocks + 1, sizeof *p->block))
@@ -134,77 +184,106 @@ static bool collect(layout *p, uint16_t number)
 
 /* --- one span ------------------------------------------------------------------------------ */
 
-/* Bytes that a stretch without blocks would return: granules, or whole mappings. */
-static int64_t granules(const span *s, int64_t from, int64_t to)
+/* Bytes of whole granules that a stretch without blocks would return. */
+static int64_t granules(int64_t from, int64_t to)
 {
     int64_t first = (from + CM_GRANULE - 1) / CM_GRANULE, last = to / CM_GRANULE;
-    return !s->mapped && last > first ? (last - first) * CM_GRANULE : 0;
+    return last > first ? (last - first) * CM_GRANULE : 0;
 }
 
-static int64_t whole_pieces(const layout *p, const span *s, size_t *next, int64_t from, int64_t to)
+static bool add_holding(layout *p, const cm_block *block, uint32_t number, size_t at, bool first)
 {
-    int64_t bytes = 0;
-    for (; s->mapped && *next < s->count; (*next)++) {
-        const piece *now = &p->piece[s->first + *next];
-        int64_t begin = (int64_t)(now->address - s->address);
-        if (begin + now->size > to)
+    if (!cm_grow((void **)&p->holding, &p->holding_capacity, p->holdings + 1, sizeof *p->holding))
+        return false;
+    p->holding[p->holdings++] = (holding){.stack = p->replay->origin[block->origin].stack,
+                                          .span = number,
+                                          .piece = at,
+                                          .bytes = first ? block->size : 0,
+                                          .count = first};
+    return true;
+}
+
+/* A block in the pieces of a range, from *at on: of [from, to) it is the first. */
+static bool hold(layout *p, const range *r, uint32_t number, const cm_block *block, int64_t from,
+                 int64_t to, size_t *at)
+{
+    int64_t begin = (int64_t)(block->address - r->address), end = begin + block->size;
+    bool first = true;
+    while (*at + 1 < r->first + r->count && p->piece[*at + 1].address <= block->address)
+        ++*at;
+    for (size_t i = *at; i < r->first + r->count; i++) {
+        piece *now = &p->piece[i];
+        int64_t low = (int64_t)(now->address - r->address), high = low + now->size;
+        if (low >= end && !first)
             break;
-        if (begin >= from)
-            bytes += now->size;
+        if (!add_holding(p, block, number, i, first))
+            return false;
+        first = false;
+        low = low > from ? low : from;
+        high = high < to ? high : to;
+        now->allocated += high > low ? high - low : 0;
     }
-    return bytes;
+    return true;
 }
 
 /* Blocks from *next on; returns false when memory is out. */
-static bool describe_span(layout *p, uint32_t number, size_t *next, cm_fragmentation *out)
+static bool describe_range(layout *p, uint32_t number, range *r, size_t *next,
+                           cm_fragmentation *out)
 {
-    span *s = &p->span[number];
-    int64_t cursor = 0, free_granules = 0, free_pieces = 0, requested = 0, allocated = 0;
-    size_t piece_at = 0;
-    while (*next < p->blocks && p->block[*next]->address < s->address)
+    int64_t cursor = 0, free_granules = 0;
+    size_t at = r->first;
+    while (*next < p->blocks && p->block[*next]->address < r->address)
         (*next)++;
     for (;; (*next)++) {
         const cm_block *block = *next < p->blocks ? p->block[*next] : NULL;
-        if (block != NULL && block->address - s->address >= (uint64_t)s->size)
+        if (block != NULL && block->address - r->address >= (uint64_t)r->size)
             block = NULL;
-        int64_t begin = block != NULL ? (int64_t)(block->address - s->address) : s->size;
+        int64_t begin = block != NULL ? (int64_t)(block->address - r->address) : r->size;
         if (begin > cursor) {
-            if (begin - cursor > s->largest_free)
-                s->largest_free = begin - cursor;
+            if (begin - cursor > r->largest_free)
+                r->largest_free = begin - cursor;
             if (begin - cursor < out->asked)
                 out->too_small += begin - cursor;
-            free_granules += granules(s, cursor, begin);
-            free_pieces += whole_pieces(p, s, &piece_at, cursor, begin);
+            free_granules += granules(cursor, begin);
         }
         if (block == NULL)
             break;
-        if (begin + block->size > cursor) { /* of overlapping blocks, the new bytes */
-            int64_t end = begin + block->size < s->size ? begin + block->size : s->size;
-            allocated += end - (begin > cursor ? begin : cursor);
+        int64_t end = begin + block->size < r->size ? begin + block->size : r->size;
+        int64_t from = begin > cursor ? begin : cursor; /* of overlapping blocks, the new bytes */
+        if (end > cursor) {
+            r->allocated += end - from;
             cursor = end;
         }
-        requested += block->size - cm_block_slack(block);
-        if (!cm_grow((void **)&p->holding, &p->holding_capacity, p->holdings + 1,
-                     sizeof *p->holding))
+        out->requested += block->size - cm_block_slack(block);
+        if (!hold(p, r, number, block, from, end, &at))
             return false;
-        p->holding[p->holdings++] =
-            (holding){p->replay->origin[block->origin].stack, number, block->size, 1};
     }
-    s->allocated = allocated;
+    if (!p->span[number].mapped && r->allocated > 0)
+        out->expandable_returns += free_granules;
+    return true;
+}
+
+static bool describe_span(layout *p, uint32_t number, size_t *next, cm_fragmentation *out)
+{
+    span *s = &p->span[number];
+    for (size_t i = 0; i < s->count; i++) {
+        range *r = &p->range[s->first + i];
+        if (!describe_range(p, number, r, next, out))
+            return false;
+        s->allocated += r->allocated;
+        if (r->largest_free > s->largest_free)
+            s->largest_free = r->largest_free;
+        for (size_t j = 0; j < r->count; j++) {
+            const piece *now = &p->piece[r->first + j];
+            int64_t returns = now->allocated == 0 ? now->size : 0;
+            out->empty_cache_returns += returns;
+            out->expandable_returns += returns;
+        }
+    }
     out->reserved += s->size;
-    out->allocated += allocated;
-    out->requested += requested;
+    out->allocated += s->allocated;
     if (s->largest_free > out->largest_free_block)
         out->largest_free_block = s->largest_free;
-    if (s->mapped) {
-        out->empty_cache_returns += free_pieces;
-        out->expandable_returns += free_pieces;
-    } else if (allocated == 0) {
-        out->empty_cache_returns += s->size;
-        out->expandable_returns += s->size;
-    } else {
-        out->expandable_returns += free_granules;
-    }
     return true;
 }
 
@@ -216,6 +295,13 @@ static int by_span_and_stack(const void *left, const void *right)
     if (a->span != b->span)
         return a->span < b->span ? -1 : 1;
     return a->stack < b->stack ? -1 : a->stack > b->stack;
+}
+
+static int by_span_stack_and_piece(const void *left, const void *right)
+{
+    const holding *a = left, *b = right;
+    int order = by_span_and_stack(left, right);
+    return order != 0 ? order : a->piece < b->piece ? -1 : a->piece > b->piece;
 }
 
 static int by_stack(const void *left, const void *right)
@@ -234,6 +320,14 @@ static int by_bytes(const void *left, const void *right)
     return a->stack < b->stack ? -1 : a->stack > b->stack;
 }
 
+static int by_own_bytes(const void *left, const void *right)
+{
+    const cm_pin *a = left, *b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    return a->stack < b->stack ? -1 : a->stack > b->stack;
+}
+
 static int by_free(const void *left, const void *right)
 {
     const span *a = *(span *const *)left, *b = *(span *const *)right;
@@ -247,19 +341,25 @@ static bool is_partly_used(const span *s)
     return s->allocated > 0 && s->allocated < s->size;
 }
 
-/* One holding for each stack of a span. */
+/* One holding for each stack of a span, which keeps the partly used pieces that it lies in. */
 static void join_holdings(layout *p)
 {
-    size_t count = 0;
-    cm_sort(p->holding, p->holdings, sizeof *p->holding, by_span_and_stack);
+    size_t count = 0, counted = SIZE_MAX; /* the last stack's last piece */
+    cm_sort(p->holding, p->holdings, sizeof *p->holding, by_span_stack_and_piece);
     for (size_t i = 0; i < p->holdings; i++) {
+        holding one = p->holding[i];
+        const piece *in = &p->piece[one.piece];
         holding *last = count > 0 ? &p->holding[count - 1] : NULL;
-        if (last != NULL && by_span_and_stack(last, &p->holding[i]) == 0) {
-            last->bytes += p->holding[i].bytes;
-            last->count += p->holding[i].count;
-        } else {
-            p->holding[count++] = p->holding[i];
+        if (last == NULL || by_span_and_stack(last, &one) != 0) {
+            last = &p->holding[count++];
+            *last = (holding){.stack = one.stack, .span = one.span};
+            counted = SIZE_MAX;
         }
+        last->bytes += one.bytes;
+        last->count += one.count;
+        if (one.piece != counted && in->allocated < in->size)
+            last->pinned += in->size;
+        counted = one.piece;
     }
     p->holdings = count;
 }
@@ -291,10 +391,11 @@ static bool pins_of(const layout *p, uint32_t number, cm_fragmentation *out,
         }
         pin[count] = (cm_pin){.stack = p->holding[i].stack,
                               .bytes = p->holding[i].bytes,
-                              .count = p->holding[i].count};
+                              .count = p->holding[i].count,
+                              .pinned = p->holding[i].pinned};
         count++;
     }
-    cm_sort(pin, count, sizeof *pin, by_bytes);
+    cm_sort(pin, count, sizeof *pin, by_own_bytes);
     if (count > CM_FRAGMENT_SEGMENT_PINS)
         count = CM_FRAGMENT_SEGMENT_PINS;
     segment->first_pin = out->segment_pin_count;
@@ -307,9 +408,36 @@ static bool pins_of(const layout *p, uint32_t number, cm_fragmentation *out,
     return fine;
 }
 
+/* The ranges of an expandable segment, and of which addresses they are. */
+static bool ranges_of(const layout *p, const span *s, cm_fragmentation *out,
+                      cm_fragment_segment *segment, size_t *capacity)
+{
+    const cm_driver_map *map = p->replay->driver;
+    const range *last = &p->range[s->first + s->count - 1];
+    segment->expandable = s->mapped;
+    segment->first_range = out->range_count;
+    segment->range_total = s->count;
+    segment->unmapped =
+        (int64_t)(last->address + (uint64_t)last->size - s->address) - segment->size;
+    if (!s->mapped)
+        return true;
+    if (s->reservation != 0 && !map->allocation[s->reservation - 1].implied)
+        segment->addresses = map->allocation[s->reservation - 1].size;
+    segment->range_count = s->count < CM_FRAGMENT_RANGES ? s->count : CM_FRAGMENT_RANGES;
+    if (!cm_grow((void **)&out->range, capacity, out->range_count + segment->range_count,
+                 sizeof *out->range))
+        return false;
+    for (size_t i = 0; i < segment->range_count; i++) {
+        const range *r = &p->range[s->first + i];
+        out->range[out->range_count++] =
+            (cm_fragment_range){r->address, r->size, r->allocated, r->largest_free};
+    }
+    return true;
+}
+
 static bool list_segments(layout *p, cm_fragmentation *out)
 {
-    size_t count = 0, pin_capacity = 0;
+    size_t count = 0, pin_capacity = 0, range_capacity = 0;
     span **order = malloc((p->spans + 1) * sizeof *order);
     if (order == NULL)
         return false;
@@ -327,8 +455,10 @@ static bool list_segments(layout *p, cm_fragmentation *out)
         *s = (cm_fragment_segment){.address = order[i]->address,
                                    .size = order[i]->size,
                                    .allocated = order[i]->allocated,
-                                   .largest_free = order[i]->largest_free};
-        fine = pins_of(p, (uint32_t)(order[i] - p->span), out, s, &pin_capacity);
+                                   .largest_free = order[i]->largest_free,
+                                   .addresses = -1};
+        fine = ranges_of(p, order[i], out, s, &range_capacity) &&
+               pins_of(p, (uint32_t)(order[i] - p->span), out, s, &pin_capacity);
     }
     free(order);
     return fine;
@@ -351,7 +481,7 @@ static bool list_pins(layout *p, cm_fragmentation *out)
         }
         last->bytes += h->bytes;
         last->count += h->count;
-        last->pinned += p->span[h->span].size;
+        last->pinned += h->pinned;
         last->segments++;
     }
     cm_sort(out->pin, out->pin_count, sizeof *out->pin, by_bytes);
@@ -391,6 +521,7 @@ void cm_fragmentation_finish(const cm_replay *r, cm_fragmentation *one)
 void cm_fragmentation_clear(cm_fragmentation *one)
 {
     free(one->segment);
+    free(one->range);
     free(one->pin);
     free(one->segment_pin);
 }

@@ -97,24 +97,42 @@ typedef enum cm_fragment_what {
     CM_FRAGMENT_END
 } cm_fragment_what;
 
-enum { CM_FRAGMENT_SEGMENTS = 20, CM_FRAGMENT_SEGMENT_PINS = 8, CM_FRAGMENT_PINS = 50 };
+enum {
+    CM_FRAGMENT_SEGMENTS = 20,
+    CM_FRAGMENT_SEGMENT_PINS = 8,
+    CM_FRAGMENT_PINS = 50,
+    CM_FRAGMENT_RANGES = 100
+};
 
 typedef struct cm_pin {
     uint32_t stack; /* charged */
     int64_t bytes;  /* of its blocks */
     uint64_t count;
-    int64_t pinned; /* sizes of the partly used segments around them, each once */
+    int64_t pinned; /* sizes of the partly used pieces around them, each once */
     uint64_t segments;
 } cm_pin;
 
-typedef struct cm_fragment_segment {
+/* Addresses of an expandable segment that memory is mapped to, with none in between that it is
+ * not. */
+typedef struct cm_fragment_range {
     uint64_t address;
     int64_t size, allocated, largest_free;
-    size_t first_pin, pin_count; /* in segment_pin, largest first; pinned and segments are 0 */
+} cm_fragment_range;
+
+typedef struct cm_fragment_segment {
+    uint64_t address; /* of its first byte of memory */
+    int64_t size, allocated, largest_free;
+    bool expandable;
+    int64_t addresses;                            /* bytes of address space; -1: unknown */
+    int64_t unmapped;                             /* between its ranges */
+    size_t first_range, range_count, range_total; /* by address, the lowest */
+    size_t first_pin, pin_count; /* in segment_pin, the most bytes first; segments is 0 */
 } cm_fragment_segment;
 
-/* PyTorch's segments of one device against its blocks. A segment is memory from cudaMalloc, or a
- * gapless address range of mapped handles (an expandable segment). */
+/* PyTorch's segments of one device against its blocks. A segment is memory from cudaMalloc, which
+ * goes back whole, or an expandable one: all handles that are mapped into one reservation, each of
+ * which goes back by itself. These are the pieces. Where the reservation is unknown, a gap ends the
+ * segment. */
 typedef struct cm_fragmentation {
     int device;
     cm_fragment_what what;
@@ -132,7 +150,7 @@ typedef struct cm_fragmentation {
     int64_t largest_request;
     int64_t asked;     /* size of the failed request; -1 except for CM_FRAGMENT_OOM */
     int64_t too_small; /* free bytes in stretches smaller than that; or -1 */
-    /* Segments without a block (of expandable ones: mapped pieces). */
+    /* Pieces without a block. */
     int64_t empty_cache_returns;
     /* The same if all segments were expandable: empty_cache_returns plus every granule without a
      * block in partly used cudaMalloc segments. Granules of CM_GRANULE count from the segment's
@@ -140,6 +158,8 @@ typedef struct cm_fragmentation {
     int64_t expandable_returns;
     cm_fragment_segment *segment; /* partly used, the most free bytes first */
     size_t segment_count, segment_total;
+    cm_fragment_range *range;
+    size_t range_count;
     cm_pin *pin; /* the most pinned first */
     size_t pin_count;
     cm_pin *segment_pin;

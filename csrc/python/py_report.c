@@ -333,22 +333,46 @@ static CM_FIELDS(curve_fields, "device_timeline", T, false, curve_rows);
 #define BLOCKS_OF_STACK                                                                            \
     CM_STACK(T, stack, "stack", "the stack they are charged to"),                                  \
         CM_PLAIN(T, bytes, "bytes", "of its blocks"), CM_PLAIN(T, count, "count", "its blocks")
-static const cm_field segment_pin_rows[] = {BLOCKS_OF_STACK};
+static const cm_field segment_pin_rows[] = {
+    BLOCKS_OF_STACK,
+    CM_PLAIN(T, pinned, "pinned", "bytes of the segment that they keep"),
+};
 static CM_FIELDS(segment_pin_fields, "segment_pin", T, false, segment_pin_rows);
 static const cm_field pin_rows[] = {
     BLOCKS_OF_STACK,
-    CM_PLAIN(T, pinned, "pinned", "bytes of the partly used segments that they lie in"),
+    CM_PLAIN(
+        T, pinned, "pinned",
+        "bytes of the partly used segments that they lie in; of expandable ones, of the partly "
+        "used handles"),
     CM_PLAIN(T, segments, "segments", "partly used segments that they lie in"),
 };
 static CM_FIELDS(pin_fields, "pin", T, false, pin_rows);
 #undef T
 
-#define T cm_fragment_segment
-static const cm_field segment_rows[] = {
-    CM_PLAIN(T, address, "address", "where it lies"),
+#define T cm_fragment_range
+static const cm_field range_rows[] = {
+    CM_PLAIN(T, address, "address", "where it begins"),
     CM_PLAIN(T, size, "size", "in bytes"),
     CM_PLAIN(T, allocated, "allocated", "bytes in blocks"),
     CM_PLAIN(T, largest_free, "largest_free", "bytes of its largest free stretch"),
+};
+static CM_FIELDS(range_fields, "range", T, false, range_rows);
+#undef T
+
+#define T cm_fragment_segment
+static const cm_field segment_rows[] = {
+    CM_PLAIN(T, address, "address", "where its memory begins"),
+    CM_PLAIN(T, size, "size", "of memory, in bytes"),
+    CM_PLAIN(T, allocated, "allocated", "bytes in blocks"),
+    CM_PLAIN(T, largest_free, "largest_free", "bytes of its largest free stretch"),
+    CM_PLAIN(T, expandable, "expandable", "whether memory is mapped into it piece by piece"),
+    CM_OPTIONAL(T, addresses, "addresses",
+                "of an expandable one, bytes of address space that are reserved for it; null if "
+                "unknown"),
+    CM_PLAIN(T, unmapped, "unmapped", "bytes of addresses between its ranges, without memory"),
+    CM_PLAIN(T, range_total, "ranges_total", "ranges of addresses with memory"),
+    CM_SLICE(T, first_range, range_count, cm_fragmentation, range, cm_fragment_range, range_fields,
+             "ranges", "of an expandable one, by address, at most 100"),
     CM_SLICE(T, first_pin, pin_count, cm_fragmentation, segment_pin, cm_pin, segment_pin_fields,
              "pins", "the most bytes first, at most eight"),
 };

@@ -28,6 +28,7 @@ class SegmentPin(Brief):
 
     bytes: int
     count: int
+    pinned: int  # of the segment, what they keep: all of it, of an expandable one the handles that they lie in
     stack: Stack
     stack_lost: bool = False
 
@@ -38,13 +39,28 @@ class SegmentPin(Brief):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class PinnedSegment(Brief):
-    """One piece of memory that PyTorch's allocator took from CUDA, partly in use."""
+class Range(Brief):
+    """Addresses of an expandable segment with memory, and none in between without."""
 
     address: int
     size: int
     allocated: int
     largest_free: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PinnedSegment(Brief):
+    """Memory that PyTorch's allocator took from CUDA, partly in use: one cudaMalloc, or an expandable segment."""
+
+    address: int
+    size: int  # of memory
+    allocated: int
+    largest_free: int
+    expandable: bool  # memory is mapped into it piece by piece
+    addresses: int | None  # reserved for an expandable one; None: not known
+    unmapped: int  # bytes of addresses between its ranges, without memory
+    ranges_total: int
+    ranges: tuple[Range, ...]  # of an expandable one, by address, at most a hundred
     pins: tuple[SegmentPin, ...]  # the most bytes first, at most eight
 
 
@@ -54,7 +70,7 @@ class Pin(Brief):
 
     bytes: int  # their own
     count: int
-    pinned: int  # of the partly used segments that they lie in, each once
+    pinned: int  # of the partly used segments (of expandable ones: handles) that they lie in, each once
     segments: int
     stack: Stack
     stack_lost: bool = False

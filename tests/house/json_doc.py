@@ -131,9 +131,13 @@ REGIONS = {
         ("fragmentation*/fragmentation",),
         more={
             "segments": 'the partly used ones with the most free bytes, at most 20: `[{"address", "size", "allocated", '
-            '"largest_free", "pins"}]`, a pin `{"bytes", "count", "line", "stack", "stack_lost"}`',
+            '"largest_free", "expandable", "addresses", "unmapped", "ranges_total", "ranges", "pins"}]`. A pin is '
+            '`{"bytes", "count", "pinned", "line", "stack", "stack_lost"}`, pinned being what it keeps of that one. '
+            "An expandable segment is all memory mapped into one reservation: `addresses` bytes of addresses (null if "
+            'unknown), in `ranges_total` ranges `{"address", "size", "allocated", "largest_free"}`, of which the '
+            "lowest 100 are in `ranges`, with `unmapped` bytes of addresses between them",
             "pins": '`[{"bytes", "count", "pinned", "segments", "line", "stack", "stack_lost"}]`, at most 50: blocks '
-            "of one stack, and the bytes of the segments that they keep",
+            "of one stack, and the bytes of the segments (of expandable ones: handles) that they keep",
         },
     ),
     "kernels": Region(

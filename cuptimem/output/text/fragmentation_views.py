@@ -7,7 +7,7 @@ from typing import NamedTuple
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Table, Text
 from cuptimem.output.text.ledger_views import prose, where
 from cuptimem.output.text.words import code, count, duration, function, plural, share, size
-from cuptimem.report.fragmentation import SEGMENT_PINS, SEGMENTS, Fragmentation, Pin, SegmentPin
+from cuptimem.report.fragmentation import SEGMENT_PINS, SEGMENTS, Fragmentation, Pin, PinnedSegment, SegmentPin
 from cuptimem.report.stacks import Frame
 
 _MOMENTS = {"oom": "when it refused", "peak": "at its most reserved", "end": "at the end"}
@@ -20,6 +20,7 @@ def full(rows: Sequence[Fragmentation], top: int, torch: str) -> list[Block]:
         blocks += [Text(), Text(_headline(one), "title"), *_account(one, variable(torch))]
         blocks += _pins(_kept(one), top)
         blocks += _segments(one, top)
+        blocks += _expandable(one, top)
     return blocks
 
 
@@ -112,7 +113,12 @@ def _kept(one: Fragmentation) -> list[_Kept]:
                 pin.segments != sum(any(part.stack == pin.stack for part in segment.pins) for segment in listed)
                 for pin in pins
             )
-            pinned = max(sum(segment.size for segment in listed), *(pin.pinned for pin in pins))
+            inside = [[pin.pinned for pin in segment.pins if _place(pin) == place] for segment in listed]
+            # Of an expandable one: stacks of one line may keep the same handles, or others.
+            least = least or any(
+                segment.expandable and len(kept) > 1 for segment, kept in zip(listed, inside, strict=True)
+            )
+            pinned = max(sum(map(max, inside)), *(pin.pinned for pin in pins))
             segments = max(len(listed), *(pin.segments for pin in pins))
         own = sum(pin.bytes for pin in pins)
         rows.append(_Kept(pinned, own, segments, least, pins[0].frame, pins[0].stack_lost))
@@ -193,3 +199,45 @@ def _segments(one: Fragmentation, top: int) -> list[Block]:
     )
     title = f"Segments with the most unused bytes, of {count(one.segments_total)}"
     return [Text(), Text(title, "title"), Table(columns, tuple(rows))]
+
+
+def _expandable(one: Fragmentation, top: int) -> list[Block]:
+    """Where memory is mapped in the expandable ones, and where not."""
+    segments = [segment for segment in one.segments if segment.expandable]
+    if not segments:
+        return []
+    rows = [
+        (
+            hex(segment.address),
+            "not known" if segment.addresses is None else size(segment.addresses),
+            size(segment.size),
+            size(segment.size - segment.allocated),
+            count(segment.ranges_total - 1),
+            size(segment.unmapped),
+            picture(segment),
+        )
+        for segment in segments[:top]
+    ]
+    columns = (
+        Column("at", optional=1),
+        Column("addresses", right=True),
+        Column("mapped", right=True, style="strong"),
+        Column("unused", right=True),
+        Column("gaps", right=True),
+        Column("of", right=True),
+        Column("memory #, none ., both +", flexible=True),
+    )
+    return [Text(), Text("Expandable segments, as memory is mapped into them", "title"), Table(columns, tuple(rows))]
+
+
+def picture(segment: PinnedSegment, width: int = 24) -> str:
+    """Its addresses to scale, from the first range to the last that is known."""
+    ranges = [(one.address - segment.address, one.address + one.size - segment.address) for one in segment.ranges]
+    whole = max((end for _, end in ranges), default=0)
+    # A cell is `whole` units of a byte's width-th part.
+    cells = [0] * width
+    for begin, end in ranges:
+        for i in range(begin * width // whole, min(width, -(-end * width // whole))):
+            cells[i] += min(end * width, (i + 1) * whole) - max(begin * width, i * whole)
+    drawn = "".join("#" if cell >= whole else "+" if cell else "." for cell in cells)
+    return drawn + ("…" if segment.ranges_total > len(segment.ranges) else "")

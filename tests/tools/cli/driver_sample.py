@@ -112,7 +112,11 @@ def driver(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
+PLAIN = {"expandable": False, "addresses": None, "unmapped": 0, "ranges_total": 1, "ranges": []}
+
+
 def fragmentation(**changes: Any) -> dict[str, Any]:
+    nearly_full = {"size": 20 * MIB, "allocated": 19 * MIB, "largest_free": MIB, **PLAIN}
     return {
         "device": "cuda:0",
         "what": "oom",
@@ -133,13 +137,14 @@ def fragmentation(**changes: Any) -> dict[str, Any]:
                 "size": 2 * GIB,
                 "allocated": 2 * MIB,
                 "largest_free": GIB,
+                **PLAIN,
                 "pins": [
-                    {"stack": MODEL, "bytes": MIB, "count": 2},
-                    {"stack": MULTIPLY, "bytes": MIB, "count": 1},
+                    {"stack": MODEL, "bytes": MIB, "count": 2, "pinned": 2 * GIB},
+                    {"stack": MULTIPLY, "bytes": MIB, "count": 1, "pinned": 2 * GIB},
                 ],
             },
-            {"address": 0x7F1000000000, "size": 20 * MIB, "allocated": 19 * MIB, "largest_free": MIB, "pins": []},
-            {"address": 0x7F2000000000, "size": 20 * MIB, "allocated": 19 * MIB, "largest_free": MIB, "pins": []},
+            {"address": 0x7F1000000000, **nearly_full, "pins": []},
+            {"address": 0x7F2000000000, **nearly_full, "pins": []},
         ],
         "segments_total": 7,
         "pins": [

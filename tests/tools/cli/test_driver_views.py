@@ -400,7 +400,7 @@ def of_one_line(folder: Path, segments: int) -> list[str]:
 
 def test_of_a_segment_not_all_stacks_are_known(make: Make) -> None:
     one = driver_sample.fragmentation()
-    pins = [{"stack": MODEL, "bytes": MIB, "count": 2}] * fragmentation_views.SEGMENT_PINS
+    pins = [{"stack": MODEL, "bytes": MIB, "count": 2, "pinned": 2 * GIB}] * fragmentation_views.SEGMENT_PINS
     for known, shown in ((pins, "≥ 16"), (pins[1:], " 14")):
         one["segments"][0]["pins"] = known
         (row,) = [line for line in fragmentation(make(fragmentation=[one])) if "2.0 GiB   2.0 GiB" in line]
@@ -420,6 +420,56 @@ def test_a_line_keeps_at_least_what_is_listed(folder: Path) -> None:
     row = next(line for line in lines if "big.py:7" in line).split()
     assert row[:8] == ["≥", "2.0", "GiB", "4.0", "MiB", "≥", "2", "project/big.py:7"]
     assert "≥: at least. Of each segment the 8 stacks" in prose(lines)
+
+
+def expandable(*ranges: tuple[int, int], total: int = 0) -> dict[str, Any]:
+    """A segment whose pieces of 1 MiB are mapped at these, (first, number)."""
+    rows = [{"address": a * MIB, "size": n * MIB, "allocated": MIB, "largest_free": 0} for a, n in ranges]
+    mapped = sum(n for _, n in ranges)
+    return {
+        "address": ranges[0][0] * MIB,
+        "size": mapped * MIB,
+        "allocated": MIB * len(ranges),
+        "largest_free": MIB,
+        "expandable": True,
+        "addresses": 64 * GIB,
+        "unmapped": (sum(ranges[-1]) - ranges[0][0] - mapped) * MIB,
+        "ranges_total": total or len(ranges),
+        "ranges": rows,
+        "pins": [{"stack": MODEL, "bytes": MIB, "count": 1, "pinned": 3 * MIB}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("segment", "drawn"),
+    [
+        (expandable((8, 8)), "#" * 24),
+        (expandable((8, 8), (24, 16)), "#" * 6 + "." * 6 + "#" * 12),
+        (expandable((0, 4), (31, 1)), "###" + "." * 20 + "+"),
+        (expandable((0, 1), (1000, 1000)), "+" + "." * 11 + "#" * 12),
+        (expandable((0, 100), (101, 100)), "#" * 11 + "++" + "#" * 11),
+        (expandable((0, 8), (16, 8), total=101), "#" * 8 + "." * 8 + "#" * 8 + "…"),
+    ],
+)
+def test_an_expandable_segment_to_scale(make: Make, segment: dict[str, Any], drawn: str) -> None:
+    lines = fragmentation(make(fragmentation=[driver_sample.fragmentation(segments=[segment])]))
+    row = lines[next(i for i, line in enumerate(lines) if line.startswith("Expandable segments")) + 2]
+    assert row.endswith(drawn) and f" {segment['ranges_total'] - 1} " in row
+
+
+def test_stacks_of_a_line_may_keep_the_same_handles(make: Make, folder: Path) -> None:
+    raw = driver_sample.analysis(folder)
+    one = driver_sample.fragmentation(segments=[expandable((0, 8))])
+    raw["stacks"][MULTIPLY] = [("/lib/python3.11/site-packages/torch/f.py", "f", 3, 3, 0, 9, None, 0)]
+    raw["stacks"][MULTIPLY] += raw["stacks"][MODEL]
+    one["segments"][0]["pins"].append({"stack": MULTIPLY, "bytes": MIB, "count": 1, "pinned": 5 * MIB})
+    one["pins"] = [
+        {"stack": stack, "bytes": MIB, "count": 1, "pinned": kept * MIB, "segments": 1}
+        for stack, kept in ((MULTIPLY, 5), (MODEL, 3))
+    ]
+    raw["fragmentation"] = [one]
+    row = next(line for line in fragmentation(from_dict("missing.cmem", raw)) if "big.py:7" in line).split()
+    assert row[:7] == ["≥", "5.0", "MiB", "2.0", "MiB", "≥", "1"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from driver_model import RESERVED as ADDRESSES
 from driver_parts import MIB, MORE, Analyze, moment, new
 
 from tests import event_kinds
-from tests.event_kinds import OOM, RESERVED, SEGMENT_NEW
+from tests.event_kinds import DRIVER_FREE, OOM, RESERVED, SEGMENT_NEW
 
 
 def segment(t: Trace, address: int, size: int) -> None:
@@ -63,6 +63,66 @@ def test_an_expandable_segments_empty_mappings_can_go(analyze: Analyze) -> None:
     end = fragments(analyze(t), "end")
     assert (end["reserved"], end["largest_free_block"], len(end["segments"])) == (8 * MIB, 5 * MIB, 1)
     assert end["empty_cache_returns"] == end["expandable_returns"] == 4 * MIB
+
+
+def handles(t: Trace, first: int, count: int, size: int = 2 * MIB) -> None:
+    for i in range(count):
+        new(t, PHYSICAL, first * size + 1 + i, size)
+        new(t, MAPPED, 0x10000000 + (first + i) * size, size)
+        t.add(MORE, first * size + 1 + i, HANDLE)
+
+
+def test_an_expandable_segment_is_one_with_its_gaps(analyze: Analyze) -> None:
+    """Reserved 64 MiB, mapped 12: in use are the first, the fourth and the ninth piece of 2 MiB; two gaps."""
+    t = Trace()
+    new(t, ADDRESSES, 0x10000000, 64 * MIB)
+    handles(t, 0, 6)
+    handles(t, 8, 2)
+    t.alloc(0x10000000, 2 * MIB, t.line(1), **CUDA)
+    t.alloc(0x10000000 + 6 * MIB, MIB, t.line(2), **CUDA)
+    t.alloc(0x10000000 + 17 * MIB, MIB // 2, t.line(2), **CUDA)
+    t.add(DRIVER_FREE, 0x10000000 + 2 * MIB, 4 * MIB, flags=MAPPED, **CUDA)
+    for handle in (2, 3):
+        t.add(DRIVER_FREE, handle, 0, flags=PHYSICAL, **CUDA)
+    end = fragments(analyze(t), "end")
+    assert (end["reserved"], end["allocated"], end["segments_total"]) == (12 * MIB, 3 * MIB + MIB // 2, 1)
+    (segment_,) = end["segments"]
+    assert segment_["expandable"] and segment_["addresses"] == 64 * MIB
+    assert (segment_["address"], segment_["size"], segment_["unmapped"]) == (0x10000000, 12 * MIB, 8 * MIB)
+    assert [
+        ((r["address"] - 0x10000000) // MIB, r["size"] // MIB, r["allocated"], r["largest_free"])
+        for r in segment_["ranges"]
+    ] == [(0, 2, 2 * MIB, 0), (6, 6, MIB, 5 * MIB), (16, 4, MIB // 2, 2 * MIB + MIB // 2)]
+    assert end["largest_free_block"] == 5 * MIB
+    assert end["empty_cache_returns"] == end["expandable_returns"] == 4 * MIB + 2 * MIB
+    # What a line keeps: the handles that are partly used and it lies in.
+    assert [(p["bytes"], p["pinned"], p["segments"]) for p in end["pins"]] == [
+        (MIB + MIB // 2, 4 * MIB, 1),
+        (2 * MIB, 0, 1),
+    ]
+
+
+def test_a_block_over_several_handles_keeps_them_all(analyze: Analyze) -> None:
+    t = Trace()
+    new(t, ADDRESSES, 0x10000000, 64 * MIB)
+    handles(t, 0, 3)
+    t.alloc(0x10000000 + MIB, 4 * MIB, t.line(1), **CUDA)
+    t.alloc(0x10000000 + 5 * MIB, MIB // 2, t.line(1), **CUDA)
+    end = fragments(analyze(t), "end")
+    # Of the middle one nothing is left to give back.
+    assert [(p["bytes"], p["count"], p["pinned"]) for p in end["pins"]] == [(4 * MIB + MIB // 2, 2, 4 * MIB)]
+    assert end["empty_cache_returns"] == 0 and end["segments"][0]["pins"][0]["pinned"] == 4 * MIB
+
+
+def test_two_reservations_side_by_side_are_two_segments(analyze: Analyze) -> None:
+    t = Trace()
+    new(t, ADDRESSES, 0x10000000, 4 * MIB)
+    new(t, ADDRESSES, 0x10000000 + 4 * MIB, 4 * MIB)
+    handles(t, 0, 4)
+    for at in (0, 4):
+        t.alloc(0x10000000 + at * MIB, MIB, t.line(1), **CUDA)
+    end = fragments(analyze(t), "end")
+    assert [(s["addresses"], s["size"], s["unmapped"]) for s in end["segments"]] == [(4 * MIB, 4 * MIB, 0)] * 2
 
 
 def test_the_peak_of_reserved_bytes_is_the_first_of_its_height(analyze: Analyze) -> None:
