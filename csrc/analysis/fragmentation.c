@@ -96,16 +96,15 @@ static int by_block_address(const void *left, const void *right)
 
 static bool collect_mapped(layout *p, const cm_driver_map *map, int index)
 {
-    uint64_t at = 0, key;
-    uint32_t slot, reservation;
+    uint64_t at = 0;
+    uint32_t slot;
     while (cm_ranges_above(&map->mapped, at, &at, &slot)) {
         const cm_driver_allocation *a = &map->allocation[slot];
         int8_t device = a->shows != 0 ? map->allocation[a->shows - 1].device : a->device;
-        piece one = {.address = a->address, .size = a->size, .mapped = true};
-        if (cm_ranges_below(&map->enclosers, a->address, &key, &reservation) &&
-            map->allocation[reservation].kind == CM_DRIVER_RESERVED &&
-            a->address - key < (uint64_t)map->allocation[reservation].size)
-            one.reservation = reservation + 1;
+        piece one = {.address = a->address,
+                     .size = a->size,
+                     .reservation = cm_driver_map_reservation(map, a->address),
+                     .mapped = true};
         if (a->torch && device == index && !add_piece(p, one))
             return false;
         if (at++ == UINT64_MAX)
@@ -421,8 +420,10 @@ static bool ranges_of(const layout *p, const span *s, cm_fragmentation *out,
         (int64_t)(last->address + (uint64_t)last->size - s->address) - segment->size;
     if (!s->mapped)
         return true;
-    if (s->reservation != 0 && !map->allocation[s->reservation - 1].implied)
-        segment->addresses = map->allocation[s->reservation - 1].size;
+    const cm_driver_allocation *a =
+        s->reservation != 0 ? &map->allocation[s->reservation - 1] : NULL;
+    if (a != NULL && !a->implied && !a->at_least)
+        segment->addresses = a->size;
     segment->range_count = s->count < CM_FRAGMENT_RANGES ? s->count : CM_FRAGMENT_RANGES;
     if (!cm_grow((void **)&out->range, capacity, out->range_count + segment->range_count,
                  sizeof *out->range))

@@ -241,7 +241,8 @@ typedef enum cm_driver_more {
     CM_DRIVER_MORE_HANDLE = 4,      /* address = what is mapped, or the pool that it came from */
     CM_DRIVER_MORE_FAILED = 5,      /* address = CUDA's error: the free did not happen */
     CM_DRIVER_MORE_UTILIZED = 6,    /* address = bytes of the pool that are in use */
-    CM_DRIVER_MORE_TORCH = 7 /* with CM_EVF_ALREADY: PyTorch's allocator was seen to own it */
+    CM_DRIVER_MORE_TORCH = 7,       /* PyTorch's allocator was seen to own it */
+    CM_DRIVER_MORE_AT_LEAST = 8     /* of reserved addresses: there are so many, or more */
 } cm_driver_more;
 
 typedef enum cm_driver_sum {

@@ -267,6 +267,8 @@ static bool count(cm_driver_map *m, const cm_driver_allocation *a, int sign)
     blocks->block_slack += sign * a->block_slack;
     if (a->kind == CM_DRIVER_ASYNC)
         *(a->pool != 0 ? &own->async_other : &own->async_own) += sign * a->size;
+    if (a->kind == CM_DRIVER_MAPPED && a->torch)
+        own->mapped += sign * a->size;
     if (a->kind == CM_DRIVER_CONTEXT)
         own->contexts += (uint32_t)sign;
     if (!count_pages(m, own, a, sign))
@@ -436,6 +438,8 @@ bool cm_driver_map_make_torch(cm_driver_map *m, uint32_t slot)
         if (!move_total(m, a, key))
             return false;
     }
+    if (a->kind == CM_DRIVER_MAPPED && a->alive)
+        m->device[cm_driver_map_place(a->device)].mapped += a->size;
     if (a->kind == CM_DRIVER_MAPPED)
         return a->shows == 0 || cm_driver_map_make_torch(m, a->shows - 1);
     if (a->kind != CM_DRIVER_RESERVED || a->size == 0)
@@ -471,6 +475,16 @@ bool cm_driver_map_lies_in(const cm_driver_allocation *a, uint64_t address, int6
 {
     return a->alive && address >= a->address && size <= a->size &&
            address - a->address <= (uint64_t)(a->size - size);
+}
+
+uint32_t cm_driver_map_reservation(const cm_driver_map *m, uint64_t address)
+{
+    uint64_t key;
+    uint32_t slot;
+    if (!cm_ranges_below(&m->enclosers, address, &key, &slot))
+        return 0;
+    const cm_driver_allocation *a = &m->allocation[slot];
+    return a->kind == CM_DRIVER_RESERVED && cm_driver_map_lies_in(a, address, 1) ? slot + 1 : 0;
 }
 
 /* Slot + 1; 0: unknown. */

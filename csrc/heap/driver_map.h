@@ -50,6 +50,7 @@ typedef struct cm_driver_allocation {
     uint8_t kind;
     int8_t device, block_device;
     bool alive, torch, implied, direct, listed, backward;
+    bool at_least; /* of a reservation: its size */
 } cm_driver_allocation;
 
 /* The totals of one moment (CM_EV_DEVICE); -1 is unknown. */
@@ -68,6 +69,7 @@ typedef struct cm_driver_state { /* of one device */
     int64_t block_bytes, block_slack;
     int64_t paged, pages;           /* bytes carved out of pages, and pages that they touch */
     int64_t async_own, async_other; /* live, in the device's own pool and in others */
+    int64_t mapped;                 /* of PyTorch's expandable segments */
     uint32_t contexts;
     bool context_made; /* in this trace */
     bool context_known;
@@ -141,6 +143,8 @@ typedef struct cm_driver_map {
      UINT64_C(1) << CM_EV_POOL | UINT64_C(1) << CM_EV_DEVICE |                                     \
      UINT64_C(1) << CM_EV_COMPACTED_DRIVER)
 
+/* The reservation around an address, slot + 1; 0: unknown. */
+uint32_t cm_driver_map_reservation(const cm_driver_map *map, uint64_t address);
 const char *cm_driver_kind_name(uint8_t kind); /* "unknown" for undefined kinds */
 
 /* reader: resolves names of libraries; may be NULL. NULL: out of memory. */

@@ -457,6 +457,10 @@ static bool apply_more(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
         return !of_new || set_handle(m, t, e->address);
     case CM_DRIVER_MORE_TORCH:
         return !of_new || cm_driver_map_make_torch(m, t->subject - 1);
+    case CM_DRIVER_MORE_AT_LEAST:
+        if (of_new)
+            m->allocation[t->subject - 1].at_least = true;
+        return true;
     case CM_DRIVER_MORE_FAILED:
         return take_back(m, t);
     default:

@@ -60,7 +60,8 @@ static bool emit_one(const cm_driver_map *m, uint32_t slot, cm_driver_prologue_e
     if (!emit(context, e) ||
         (key.library != 0 && !more(emit, context, CM_DRIVER_MORE_LIBRARY, 0, key.library)) ||
         (handle != 0 && !more(emit, context, CM_DRIVER_MORE_HANDLE, handle, 0)) ||
-        (a->torch && !more(emit, context, CM_DRIVER_MORE_TORCH, 0, 0)))
+        (a->torch && !more(emit, context, CM_DRIVER_MORE_TORCH, 0, 0)) ||
+        (a->at_least && !more(emit, context, CM_DRIVER_MORE_AT_LEAST, 0, 0)))
         return false;
     e.flags = CM_DRIVER_REFERENCE | CM_EVF_ALREADY;
     for (uint32_t i = 1; i < a->references; i++)

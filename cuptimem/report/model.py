@@ -116,7 +116,8 @@ class ResidentPoint:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """What PyTorch's caching allocator took from CUDA by cudaMalloc and had not given back: at the end, and at most.
+    """What PyTorch's caching allocator took from CUDA and had not given back: at the end, and at most. An expandable
+    segment is one, of the memory that is mapped into it.
 
     Not those of a program's own memory pools (torch.cuda.MemPool) that were there before the recording.
     """
@@ -214,7 +215,7 @@ class Device(Brief):
     # The highest sum of live blocks that were allocated since the start; a lower bound where Report.compacted.
     peak_above_start: int = 0
     kept: int = 0  # of those, what is alive at the end
-    segments: Segments | None = None  # None: none were seen (expandable segments, other back ends, the CPU)
+    segments: Segments | None = None  # None: none were seen (other back ends, the CPU)
     check: TotalsCheck | None = None  # None: the allocator tells no totals
     tables: tuple[Contents, ...] = ()  # those that were asked for
     refused: int = 0  # requests: all of them
