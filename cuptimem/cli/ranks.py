@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem.cli import reading
+from cuptimem.cli import json_options, reading
 from cuptimem.output import json
 from cuptimem.output.text import rank_views, terminal
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     ranks = traces.ranks(options.traces, jobs=options.jobs, code=options.code)
     if options.json:
-        json.show(json.ranks(ranks))
+        json.show(json.ranks(ranks), json_options.bounds(options))
     else:
         terminal.show(rank_views.full(ranks, options.top))
     return 0
