@@ -178,8 +178,9 @@ static bool replay_all(analyzer *a)
         int changes = cm_engine_apply(a->engine, &record, change, a->error, a->error_size);
         if (changes < 0 || (a->started && !notify_parts(a, &record, change, changes)))
             return false;
-        if (cm_engine_reads(a->engine) &&
-            !cm_scan_goes_on(&a->opened, position, a->reader, SCAN_SHARE, 1 - SCAN_SHARE))
+        if (cm_scan_asks(&a->opened, position) && cm_engine_reads(a->engine) &&
+            !a->opened.progress(SCAN_SHARE + (1 - SCAN_SHARE) * cm_engine_progress(a->engine),
+                                a->opened.progress_context))
             return fail(a, "");
     }
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fates.h"
+#include "../trace/decode_thread.h"
 #include "../base/grow.h"
 #include "../base/idmap.h"
 
@@ -46,7 +47,8 @@ struct cm_engine {
     point base;           /* the end of what was read */
     point saved[SAVED_MAX];
     size_t saves;
-    cm_idmap passed; /* windows that open before the base */
+    cm_idmap passed;         /* windows that open before the base */
+    cm_decode_thread *ahead; /* NULL: records are decoded when they are needed */
 
     /* The open window. */
     cm_plan plan;
@@ -184,6 +186,49 @@ static void forget(cm_engine *g)
     g->kept_of = 0;
 }
 
+/* --- reading -------------------------------------------------------------------------------- */
+
+/* From where the reader stands, with a thread if there can be one. */
+static void read_ahead(cm_engine *g, uint64_t records)
+{
+    g->ahead = cm_decode_thread_begin(g->reader, records);
+}
+
+static bool end_reading_ahead(cm_engine *g)
+{
+    int got = cm_decode_thread_end(g->ahead);
+    g->ahead = NULL;
+    return got >= 0;
+}
+
+/* As cm_reader_next. */
+static inline int read_next(cm_engine *g, cm_record *record)
+{
+    if (g->ahead == NULL)
+        return cm_reader_next(g->reader, record);
+    cm_decoded *at = cm_decode_thread_at(g->ahead);
+    if (at->next == at->end) {
+        int got = cm_decode_thread_more(g->ahead);
+        if (got != 1)
+            return got;
+        at = cm_decode_thread_at(g->ahead);
+    }
+    *record = *at->next++;
+    return 1;
+}
+
+/* The place behind the record just read. */
+static cm_reader_place tell(const cm_engine *g)
+{
+    return g->ahead != NULL ? cm_decode_thread_tell(g->ahead) : cm_reader_tell(g->reader);
+}
+
+double cm_engine_progress(const cm_engine *g)
+{
+    return g->ahead != NULL ? cm_decode_thread_at(g->ahead)->progress
+                            : cm_reader_progress(g->reader);
+}
+
 /* --- the engine ----------------------------------------------------------------------------- */
 
 cm_engine *cm_engine_new(cm_reader *reader)
@@ -261,11 +306,12 @@ static bool start_over(const opening *o)
 static bool read_on(const opening *o, uint64_t position, cm_record *record, bool *more)
 {
     cm_engine *g = o->g;
-    int got = cm_reader_next(g->reader, record);
+    int got = read_next(g, record);
     if (got < 0)
         return fail(o->error, o->error_size, cm_reader_error(g->reader));
     *more = got > 0;
-    return cm_scan_goes_on(o->options, position + 1, g->reader, 0, o->share) ||
+    return !cm_scan_asks(o->options, position + 1) ||
+           o->options->progress(o->share * cm_engine_progress(g), o->options->progress_context) ||
            fail(o->error, o->error_size, "");
 }
 
@@ -394,7 +440,7 @@ static void see_inner(cm_engine *g, const cm_record *record, const cm_scan *scan
         return;
     cm_scanned scanned = cm_scan_passed(scan);
     g->inner[g->inners++] =
-        (inner){e->address, scanned.position, record->time_ns, scanned, cm_reader_tell(g->reader)};
+        (inner){e->address, scanned.position, record->time_ns, scanned, tell(g)};
 }
 
 static bool keep_record(cm_engine *g, const cm_record *record)
@@ -405,8 +451,10 @@ static bool keep_record(cm_engine *g, const cm_record *record)
     if (!cm_grow((void **)&g->record, &g->record_capacity, g->records + 1, sizeof *g->record))
         return false;
     g->record[g->records++] = *record;
-    if (g->records == KEPT_RECORDS)
+    if (g->records == KEPT_RECORDS) {
         g->rest = cm_reader_tell(g->reader);
+        read_ahead(g, UINT64_MAX); /* so many that a thread is worth it */
+    }
     return true;
 }
 
@@ -457,6 +505,8 @@ static bool scan_window(const opening *o)
             fine = out_of_memory(o);
         see_inner(g, &record, scan);
     }
+    if (!end_reading_ahead(g) && fine)
+        fine = fail(o->error, o->error_size, cm_reader_error(g->reader));
     g->kept_of = g->kept ? o->options->window : 0;
     g->end = cm_scan_passed(scan);
     if (fine && (!cm_scan_finish(scan, g->reader, &g->plan) || !cm_fates_end(g->fates)))
@@ -508,11 +558,14 @@ bool cm_engine_next(cm_engine *g, cm_record *record, char *error, size_t error_s
         *record = g->record[g->next++];
         return true;
     }
-    if (!g->at_rest)
+    if (!g->at_rest) {
         got = cm_reader_seek(g->reader, &g->rest);
+        if (got > 0)
+            read_ahead(g, g->end.position - g->base.scanned.position - g->records);
+    }
     g->at_rest = true;
     if (got > 0)
-        got = cm_reader_next(g->reader, record);
+        got = read_next(g, record);
     if (got < 0)
         return fail(error, error_size, cm_reader_error(g->reader));
     return got > 0 || fail(error, error_size, "the trace became shorter while it was read");
@@ -570,11 +623,13 @@ void cm_engine_close(cm_engine *g, cm_engine_left left)
         while (fine && g->base.replay->position < g->end.position)
             fine = cm_engine_next(g, &record, why, sizeof why) &&
                    cm_engine_apply(g, &record, change, why, sizeof why) >= 0;
+        fine = end_reading_ahead(g) && fine;
         g->base.window = 0;
         g->base.scanned = g->end;
         g->base.place = cm_reader_tell(g->reader);
         g->at_base = true;
     }
+    end_reading_ahead(g);
     forget_fates(g);
     if (!fine)
         forget(g);

@@ -37,8 +37,9 @@ bool cm_engine_open(cm_engine *engine, const cm_window_options *options, const c
                     double share, cm_window *window, char *error, size_t error_size);
 /* The next record of the window, up to plan->end. */
 bool cm_engine_next(cm_engine *engine, cm_record *record, char *error, size_t error_size);
-/* Whether the next record comes from the file: only then the reader's progress applies. */
+/* Whether the next record comes from the file, and then the share of it that was used. */
 bool cm_engine_reads(const cm_engine *engine);
+double cm_engine_progress(const cm_engine *engine);
 /* Applies the record just returned to the replay. The number of changes; -1: error is set. */
 int cm_engine_apply(cm_engine *engine, const cm_record *record, cm_change change[2], char *error,
                     size_t error_size);

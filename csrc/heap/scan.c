@@ -36,7 +36,8 @@ static bool read_on(walk *w, uint64_t position, cm_record *record, bool *more)
     if (got < 0)
         return fail(w->error, w->error_size, cm_reader_error(w->reader));
     *more = got > 0;
-    return cm_scan_goes_on(w->options, position + 1, w->reader, 0, 0) ||
+    return !cm_scan_asks(w->options, position + 1) ||
+           w->options->progress(0, w->options->progress_context) ||
            fail(w->error, w->error_size, "");
 }
 

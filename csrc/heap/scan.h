@@ -70,13 +70,10 @@ cm_scanned cm_scan_passed(const cm_scan *scan); /* after its records so far */
 bool cm_scan_finish(cm_scan *scan, cm_reader *reader, cm_plan *out);
 void cm_plan_free(cm_plan *plan);
 
-/* Calls options->progress every 65,536 records; false: it cancelled. */
-static inline bool cm_scan_goes_on(const cm_window_options *options, uint64_t records,
-                                   const cm_reader *reader, double from, double share)
+/* Whether to call options->progress: every 65,536 records. It returns false to cancel. */
+static inline bool cm_scan_asks(const cm_window_options *options, uint64_t records)
 {
-    if ((records & 0xffff) != 0 || options->progress == NULL)
-        return true;
-    return options->progress(from + share * cm_reader_progress(reader), options->progress_context);
+    return (records & 0xffff) == 0 && options->progress != NULL;
 }
 
 #endif

@@ -41,8 +41,11 @@ static int read_chunk(cm_reader *reader)
 
     if (reader->chunks.position == reader->bad_chunk)
         return cm_reader_fail(reader, "%s", reader->bad_error);
-    if (!known)
+    if (!known) {
+        if (reader->before_definitions != NULL)
+            reader->before_definitions(reader->waiter);
         reader->defined = reader->chunks.position;
+    }
     switch (reader->chunks.kind) {
     case CM_CHUNK_META:
         if (!known)
@@ -141,18 +144,26 @@ static void count_lost(cm_reader *reader, int64_t events)
         reader->lost_events += (uint64_t)events < room ? (uint64_t)events : room;
 }
 
+/* Of the current chunk; as cm_decoder_next. */
+static inline int decode(cm_reader *reader, cm_record *record)
+{
+    int got = cm_decoder_next(reader->decoder, &record->event, &record->thread);
+    if (__builtin_expect(got != 1, 0))
+        return got;
+    check_references(reader, &record->event);
+    record->time_ns = cm_timeline_at(&reader->time, record->event.time);
+    reader->begun.records++;
+    if (__builtin_expect(record->event.kind == CM_EV_LOST, 0))
+        count_lost(reader, record->event.size);
+    return 1;
+}
+
 int cm_reader_next(cm_reader *reader, cm_record *record)
 {
     while (!reader->over) {
-        int got = cm_decoder_next(reader->decoder, &record->event, &record->thread);
-        if (__builtin_expect(got == 1, 1)) {
-            check_references(reader, &record->event);
-            record->time_ns = cm_timeline_at(&reader->time, record->event.time);
-            reader->begun.records++;
-            if (__builtin_expect(record->event.kind == CM_EV_LOST, 0))
-                count_lost(reader, record->event.size);
+        int got = decode(reader, record);
+        if (__builtin_expect(got == 1, 1))
             return 1;
-        }
         if (got < 0) {
             reader->state = CM_TRACE_CUT;
             cm_reader_fail(reader, "a batch has damaged events");
@@ -163,6 +174,16 @@ int cm_reader_next(cm_reader *reader, cm_record *record)
             return got;
     }
     return reader->failed ? -1 : 0;
+}
+
+int cm_reader_next_few(cm_reader *reader, cm_record *records, size_t room, size_t *count)
+{
+    int got = cm_reader_next(reader, records);
+    *count = got == 1;
+    if (got == 1)
+        while (*count < room && decode(reader, &records[*count]) == 1)
+            ++*count;
+    return got;
 }
 
 /* --- opening ------------------------------------------------------------------------------- */

@@ -33,6 +33,9 @@ struct cm_reader {
     uint64_t bad_chunk;    /* the chunk with damage that its checksum does not show, 0 = none */
     char bad_error[256];   /* its error; a second pass ends there, too */
 
+    void (*before_definitions)(void *waiter); /* NULL, or called before defs or meta change */
+    void *waiter;
+
     cm_defs *defs;
     cm_reader_horizon *horizons;
     size_t horizon_count, horizon_capacity, horizon_next;
@@ -63,6 +66,9 @@ struct cm_reader {
 __attribute__((format(printf, 2, 3))) int cm_reader_fail(cm_reader *reader, const char *format,
                                                          ...);
 int cm_reader_out_of_memory(cm_reader *reader);
+
+/* As cm_reader_next, several records of one chunk. *count: how many, 0 if it does not return 1. */
+int cm_reader_next_few(cm_reader *reader, cm_record *records, size_t room, size_t *count);
 
 /* reader_meta.c: reads the current chunk. 0, or -1 with an error, as all below. */
 int cm_reader_read_meta(cm_reader *reader);

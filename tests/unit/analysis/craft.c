@@ -1,4 +1,5 @@
 /* Writes whatever events a test asks for, through the real encoder and writer. */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -9,7 +10,7 @@ int cm_clock_uses_counter;
 
 typedef struct crafted {
     uint32_t thread;
-    uint32_t padding;
+    uint32_t defined; /* bytes of definitions by then */
     cm_event event;
 } crafted;
 
@@ -33,12 +34,15 @@ static int write_batch(cm_writer *writer, cm_batch *batch, const void *definitio
     return cm_writer_chunk(writer, bytes, size);
 }
 
-/* end: NULL leaves the end chunk out. */
+/* end: NULL leaves the end chunk out. late: definitions come in the batch that needs them, not all
+ * in the first. */
 __attribute__((visibility("default"))) int craft(const char *path, const char *const *meta,
                                                  const void *definitions, size_t length,
                                                  const crafted *record, size_t count,
-                                                 size_t per_batch, const char *end, uint64_t lost)
+                                                 size_t per_batch, const char *end, uint64_t lost,
+                                                 bool late)
 {
+    size_t defined = 0;
     cm_writer *writer;
     cm_batch *batch = cm_batch_new();
     int status = batch == NULL ? -1 : cm_writer_create(path, false, CM_WRITER_NAMED, &writer);
@@ -47,7 +51,10 @@ __attribute__((visibility("default"))) int craft(const char *path, const char *c
     status = cm_writer_meta(writer, meta);
     for (size_t at = 0; status == 0 && at < count; at += per_batch) {
         size_t n = count - at < per_batch ? count - at : per_batch;
-        status = write_batch(writer, batch, definitions, at == 0 ? length : 0, record + at, n);
+        size_t until = late ? record[at + n - 1].defined : length;
+        status = write_batch(writer, batch, (const char *)definitions + defined, until - defined,
+                             record + at, n);
+        defined = until;
     }
     if (status == 0 && end != NULL)
         status = cm_writer_end(writer, count, lost, 0, end);

@@ -42,7 +42,7 @@ def encoder() -> ctypes.CDLL:
 class Event(ctypes.Structure):
     _fields_ = [
         ("thread", ctypes.c_uint32),
-        ("padding", ctypes.c_uint32),
+        ("defined", ctypes.c_uint32),
         ("time", ctypes.c_uint64),
         ("address", ctypes.c_uint64),
         ("size", ctypes.c_int64),
@@ -143,7 +143,9 @@ class Trace:
         after: int = GRAIN,
     ) -> None:
         self.now += after
-        self.events.append(Event(thread, 0, self.now, address, size, stack, kind, flags, device, index))
+        self.events.append(
+            Event(thread, len(self.definitions), self.now, address, size, stack, kind, flags, device, index)
+        )
 
     def alloc(self, address: int, size: int, stack: int = 0, **more: int) -> None:
         self.add(ALLOC, address, size, stack, **more)
@@ -179,6 +181,7 @@ class Trace:
         per_batch: int = 1000,
         end: str | None = "",
         lost: int = 0,
+        late: bool = False,
     ) -> str:
         pairs = [text.encode(errors="surrogateescape") for item in (meta or {}).items() for text in item]
         meta_array = (ctypes.c_char_p * (len(pairs) + 1))(*pairs, None)
@@ -190,6 +193,7 @@ class Trace:
             ctypes.c_size_t,
             ctypes.c_char_p,
             ctypes.c_uint64,
+            ctypes.c_bool,
         ]
         status = self.library.craft(
             str(path).encode(),
@@ -201,6 +205,7 @@ class Trace:
             per_batch,
             None if end is None else end.encode(errors="surrogateescape"),
             lost,
+            late,
         )
         assert status == 0, status
         return str(path)
