@@ -45,6 +45,7 @@ from cuptimem.report.stacks import Frame, Stack, loop_lines
 
 _LOST_STACK = 1  # a reserved stack id, csrc/base/event.h
 _DIMENSIONS = 64  # of a tensor: PyTorch has no more
+_CONTRIBUTORS_KNOWN = 1 << 17  # rows; tables and steps repeat many
 _NOT_SAID = "the recording does not say how it was made"
 
 # Rows that are tuples, by their table in core().fields(). Every other row is a dictionary.
@@ -164,6 +165,7 @@ def _of_step(table: Contents, row: Step | None, index: int) -> Contents:
     return replace(table, bytes=known.get(table.what, table.bytes), time_ns=time_ns, step=index, held=())
 
 
+@lru_cache(1024)
 def operator_name(name: str | None) -> str | None:
     """The class of an autograd node from its (mangled or plain) C++ name: "AddmmBackward0". An operator's name stays as
     it is: "aten::addmm"."""
@@ -257,6 +259,7 @@ class _Loader:
         self._is_own = own_code.matcher(code, own_code.script_of(raw["meta"]))
         frames: dict[tuple[Any, ...], Frame] = {}
         self._stacks: dict[int, Stack] = {}
+        self.contributors: dict[tuple[Any, ...], Contributor] = {}
         made: dict[int, Frame] = {}  # by identity: stacks share their outer rows, and a row is long to hash
         for stack_id, rows in raw["stacks"].items():
             for row in rows:
@@ -302,10 +305,23 @@ class _Loader:
         hashable: Any = kind
         if _is_as_it_is(hashable):
             return tuple(kind(*row) for row in rows)
+        special = _SPECIAL.get(hashable)
+        if special is not None:
+            return tuple(special(self, row) for row in rows)
         return tuple(self.make(kind, row) for row in rows)
 
 
-def _contributor(loader: _Loader, row: Sequence[Any]) -> Contributor:
+def _contributor(loader: _Loader, row: tuple[Any, ...]) -> Contributor:
+    """Most steps have the contributors of the step before, to the byte: one object is all of them."""
+    known = loader.contributors.get(row)
+    if known is None:
+        if len(loader.contributors) >= _CONTRIBUTORS_KNOWN:
+            loader.contributors.clear()
+        known = loader.contributors[row] = _new_contributor(loader, row)
+    return known
+
+
+def _new_contributor(loader: _Loader, row: Sequence[Any]) -> Contributor:
     # There are many: by position, as csrc/python/py_report.c has its fields.
     size, count, stack_id, origin_id, phase, name, category, module, saved_by = row
     return Contributor(
