@@ -19,9 +19,13 @@ static const cm_part_kind *const kinds[] = {
     &cm_part_tensors,       &cm_part_holders,    &cm_part_garbage,   &cm_part_lives};
 enum { PARTS = sizeof kinds / sizeof kinds[0], EVENT_KINDS = 64 };
 
-/* Indices of the parts that need some callback. */
+/* The parts that need some callback. */
 typedef struct listeners {
-    uint8_t part[PARTS], count;
+    struct {
+        const cm_part_kind *kind;
+        void *part;
+    } of[PARTS];
+    size_t count;
 } listeners;
 
 #define SCAN_SHARE 0.35 /* of the time, measured: the first reading only decodes */
@@ -60,26 +64,26 @@ static bool no_memory(analyzer *a)
     return fail(a, "out of memory");
 }
 
-static void add_listener(listeners *of, size_t part)
+static void add_listener(const analyzer *a, listeners *to, size_t part)
 {
-    of->part[of->count++] = (uint8_t)part;
+    to->of[to->count].kind = kinds[part];
+    to->of[to->count++].part = a->part[part];
 }
 
 /* Most records concern few parts or none: only these are called. */
 static void build_dispatch(analyzer *a)
 {
     for (size_t i = 0; i < PARTS; i++) {
-        if (kinds[i]->change != NULL)
-            add_listener(&a->of_changes, i);
+        if (kinds[i]->change != NULL && (kinds[i]->listens == NULL || kinds[i]->listens(&a->run)))
+            add_listener(a, &a->of_changes, i);
         for (size_t kind = 0; kind < EVENT_KINDS; kind++)
             if (kinds[i]->events & CM_PART_EVENT(kind))
-                add_listener(&a->of_event[kind], i);
+                add_listener(a, &a->of_event[kind], i);
     }
 }
 
 static bool start_parts(analyzer *a)
 {
-    build_dispatch(a);
     a->started = true;
     a->backward = a->replay->backward;
     a->unknown_frees = a->replay->unknown_frees;
@@ -92,6 +96,7 @@ static bool start_parts(analyzer *a)
         if (a->part[i] == NULL)
             return no_memory(a);
     }
+    build_dispatch(a);
     return true;
 }
 
@@ -150,20 +155,20 @@ static bool notify_parts(analyzer *a, const cm_record *record, const cm_change *
     const listeners *all = &a->of_changes;
     for (int c = 0; c < changes; c++)
         for (size_t i = 0; i < all->count; i++)
-            if (!kinds[all->part[i]]->change(a->part[all->part[i]], &change[c]))
+            if (!all->of[i].kind->change(all->of[i].part, &change[c]))
                 return no_memory(a);
     if (heap || e->kind >= EVENT_KINDS)
         return true;
     all = &a->of_event[e->kind];
     for (size_t i = 0; i < all->count; i++)
-        if (!kinds[all->part[i]]->event(a->part[all->part[i]], record))
+        if (!all->of[i].kind->event(all->of[i].part, record))
             return no_memory(a);
     return true;
 }
 
 static bool replay_all(analyzer *a)
 {
-    cm_record record;
+    const cm_record *record;
     cm_change change[2];
     uint64_t first = a->replay->position;
     for (uint64_t position = first;; position++) {
@@ -173,10 +178,11 @@ static bool replay_all(analyzer *a)
             return false;
         if (position >= a->plan->end)
             return true;
-        if (!cm_engine_next(a->engine, &record, a->error, a->error_size))
+        record = cm_engine_next(a->engine, a->error, a->error_size);
+        if (record == NULL)
             return false;
-        int changes = cm_engine_apply(a->engine, &record, change, a->error, a->error_size);
-        if (changes < 0 || (a->started && !notify_parts(a, &record, change, changes)))
+        int changes = cm_engine_apply(a->engine, record, change, a->error, a->error_size);
+        if (changes < 0 || (a->started && !notify_parts(a, record, change, changes)))
             return false;
         if (cm_scan_asks(&a->opened, position) && cm_engine_reads(a->engine) &&
             !a->opened.progress(SCAN_SHARE + (1 - SCAN_SHARE) * cm_engine_progress(a->engine),

@@ -425,8 +425,6 @@ static bool change(void *part, const cm_change *c)
     charts *t = part;
     uint32_t origin = c->block.origin;
     uint64_t time_ns = in_window(t, c->time_ns);
-    if (t->spans == 0)
-        return true;
     cm_amount *alive = cm_amounts_of(&t->alive, origin);
     if (alive == NULL)
         return false;
@@ -616,9 +614,15 @@ static void destroy(void *part)
     free(t);
 }
 
+static bool listens(const cm_run *run)
+{
+    return run->options->chart_count > 0;
+}
+
 const cm_part_kind cm_part_charts = {.name = "charts",
                                      .create = create,
                                      .change = change,
+                                     .listens = listens,
                                      .event = event,
                                      .events = CM_PART_EVENT(CM_EV_RESERVED) |
                                                CM_PART_EVENT(CM_EV_COMPACTED_BLOCKS),

@@ -99,8 +99,6 @@ static void *create(const cm_run *run)
 static bool change(void *part, const cm_change *c)
 {
     lives *l = part;
-    if (!l->run->options->lives)
-        return true;
     know_devices(l);
     device *d = &l->device[c->block.device];
     uint32_t index;
@@ -307,9 +305,15 @@ static void destroy(void *part)
     free(l);
 }
 
+static bool listens(const cm_run *run)
+{
+    return run->options->lives;
+}
+
 const cm_part_kind cm_part_lives = {.name = "lives",
                                     .create = create,
                                     .change = change,
+                                    .listens = listens,
                                     .step = step,
                                     .finish = finish,
                                     .destroy = destroy};

@@ -215,33 +215,33 @@ static void add_other(cm_stream *s, const cm_record *record)
 
 static bool read_record(cm_stream *s, char *error, size_t error_size)
 {
-    cm_record record;
+    const cm_record *record = cm_engine_next(s->engine, error, error_size);
     cm_change change[2];
     cm_segment before, after;
-    if (!cm_engine_next(s->engine, &record, error, error_size))
+    if (record == NULL)
         return false;
-    const cm_event *e = &record.event;
+    const cm_event *e = &record->event;
     bool about_segment = e->kind == CM_EV_SEGMENT_NEW || e->kind == CM_EV_SEGMENT_FREE;
     bool was = about_segment && find_segment(s, e->address, &before);
-    int changes = cm_engine_apply(s->engine, &record, change, error, error_size);
+    int changes = cm_engine_apply(s->engine, record, change, error, error_size);
     if (changes < 0)
         return false;
     s->position++;
     if (!s->started)
         return true;
     for (int i = 0; i < changes; i++)
-        add_change(s, &record, &change[i]);
+        add_change(s, record, &change[i]);
     if (!about_segment) {
-        add_other(s, &record);
+        add_other(s, record);
         return true;
     }
     bool is = find_segment(s, e->address, &after);
     if (was && is && same_segment(&before, &after))
         return true;
     if (was)
-        add_segment(s, &record, CM_ITEM_SEGMENT_FREE, &before);
+        add_segment(s, record, CM_ITEM_SEGMENT_FREE, &before);
     if (is)
-        add_segment(s, &record, CM_ITEM_SEGMENT_NEW, &after);
+        add_segment(s, record, CM_ITEM_SEGMENT_NEW, &after);
     return true;
 }
 

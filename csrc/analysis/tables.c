@@ -74,7 +74,7 @@ static bool died(tables *t, const cm_change *c)
 static bool change(void *part, const cm_change *c)
 {
     tables *t = part;
-    if (t->wanted == 0 || !is_asked(t))
+    if (!is_asked(t))
         return true;
     return c->bytes > 0 ? born(t, c) : died(t, c);
 }
@@ -150,9 +150,15 @@ static void destroy(void *part)
     free(t);
 }
 
+static bool listens(const cm_run *run)
+{
+    return run->options->tables != 0;
+}
+
 const cm_part_kind cm_part_tables = {.name = "tables",
                                      .create = create,
                                      .change = change,
+                                     .listens = listens,
                                      .event = event,
                                      .events = CM_PART_EVENT(CM_EV_COMPACTED_BLOCKS),
                                      .step = end_step,

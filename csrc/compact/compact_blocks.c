@@ -294,7 +294,7 @@ size_t cm_compact_see_blocks(cm_compaction *c, const compact_thread *t, const cm
                                .size = e->size,
                                .device = (uint16_t)number,
                                .direct = (e->flags & CM_EVF_DIRECT) != 0};
-            if (!cm_blocks_set(&c->blocks, &block))
+            if (cm_blocks_put(&c->blocks, &block) == NULL)
                 return SIZE_MAX;
         } else if (e->kind != CM_EV_REQUESTED) {
             return i;

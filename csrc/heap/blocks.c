@@ -111,44 +111,35 @@ static bool rebuild(cm_blocks *blocks, size_t slots, bool keyed)
     return true;
 }
 
-/* The slot of the block, or the free one for it; makes room first. SIZE_MAX: out of memory. */
-static size_t reserve(cm_blocks *blocks, const cm_block *block)
+cm_block *cm_blocks_reserve(cm_blocks *blocks, uint16_t device, uint64_t address)
 {
     if (blocks->count * 4 >= blocks->slots * by_place.quarters &&
         !rebuild(blocks, blocks->slots ? blocks->slots * 2 : by_place.least, blocks->keyed))
-        return SIZE_MAX;
-    size_t i = find(blocks, block->device, block->address);
-    size_t far = (i - hash(blocks, block)) & (blocks->slots - 1);
+        return NULL;
+    size_t i = find(blocks, device, address);
+    size_t far = (i - hash_of(blocks, device, address)) & (blocks->slots - 1);
     if (far <= CM_HASH_LONG || blocks->keyed)
-        return i;
-    return rebuild(blocks, blocks->slots, true) ? find(blocks, block->device, block->address)
-                                                : SIZE_MAX;
+        return &blocks->slot[i];
+    if (!rebuild(blocks, blocks->slots, true))
+        return NULL;
+    return &blocks->slot[find(blocks, device, address)];
+}
+
+void cm_blocks_fill(cm_blocks *blocks, cm_block *slot, const cm_block *block)
+{
+    blocks->count += !slot->alive;
+    *slot = *block;
+    slot->alive = true;
+    if (blocks->noted)
+        blocks->note[slot - blocks->slot] = 0;
 }
 
 const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block)
 {
-    size_t i = reserve(blocks, block);
-    if (i == SIZE_MAX)
-        return NULL;
-    if (blocks->noted)
-        blocks->note[i] = 0;
-    blocks->slot[i] = *block;
-    blocks->slot[i].alive = true;
-    blocks->count++;
-    return &blocks->slot[i];
-}
-
-bool cm_blocks_set(cm_blocks *blocks, const cm_block *block)
-{
-    size_t i = reserve(blocks, block);
-    if (i == SIZE_MAX)
-        return false;
-    blocks->count += !blocks->slot[i].alive;
-    blocks->slot[i] = *block;
-    blocks->slot[i].alive = true;
-    if (blocks->noted)
-        blocks->note[i] = 0;
-    return true;
+    cm_block *slot = cm_blocks_reserve(blocks, block->device, block->address);
+    if (slot != NULL)
+        cm_blocks_fill(blocks, slot, block);
+    return slot;
 }
 
 bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_block *out,

@@ -53,10 +53,13 @@ bool cm_blocks_copy(cm_blocks *copy,
 const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_t address);
 /* Only its slack, origin and label may be changed. */
 cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address);
-/* Adds a block whose (device, address) is not in the table. NULL: out of memory. */
+/* The slot of (device, address): of the live block there, or empty and with room for one. NULL: out
+ * of memory. */
+cm_block *cm_blocks_reserve(cm_blocks *blocks, uint16_t device, uint64_t address);
+/* Fills it, empty or not, before any other call. */
+void cm_blocks_fill(cm_blocks *blocks, cm_block *slot, const cm_block *block);
+/* Adds a block, or overwrites the one with its (device, address). NULL: out of memory. */
 const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block);
-/* Adds a block, or overwrites the one with its (device, address). false: out of memory. */
-bool cm_blocks_set(cm_blocks *blocks, const cm_block *block);
 /* Removes one; false: not there. note: receives its note (0 without notes), or NULL. */
 bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_block *out,
                     uint32_t *note);

@@ -48,7 +48,8 @@ struct cm_engine {
     point saved[SAVED_MAX];
     size_t saves;
     cm_idmap passed;         /* windows that open before the base */
-    cm_decode_thread *ahead; /* NULL: records are decoded when they are needed */
+    cm_decode_thread *ahead; /* NULL: records are decoded when they are needed, into: */
+    cm_record decoded;
 
     /* The open window. */
     cm_plan plan;
@@ -201,11 +202,12 @@ static bool end_reading_ahead(cm_engine *g)
     return got >= 0;
 }
 
-/* As cm_reader_next. */
-static inline int read_next(cm_engine *g, cm_record *record)
+/* As cm_reader_next. The record is valid until the next call. */
+static inline int read_next(cm_engine *g, const cm_record **record)
 {
+    *record = &g->decoded;
     if (g->ahead == NULL)
-        return cm_reader_next(g->reader, record);
+        return cm_reader_next(g->reader, &g->decoded);
     cm_decoded *at = cm_decode_thread_at(g->ahead);
     if (at->next == at->end) {
         int got = cm_decode_thread_more(g->ahead);
@@ -213,7 +215,7 @@ static inline int read_next(cm_engine *g, cm_record *record)
             return got;
         at = cm_decode_thread_at(g->ahead);
     }
-    *record = *at->next++;
+    *record = at->next++;
     return 1;
 }
 
@@ -303,7 +305,7 @@ static bool start_over(const opening *o)
 }
 
 /* The record at this position; *more: there was one. */
-static bool read_on(const opening *o, uint64_t position, cm_record *record, bool *more)
+static bool read_on(const opening *o, uint64_t position, const cm_record **record, bool *more)
 {
     cm_engine *g = o->g;
     int got = read_next(g, record);
@@ -358,16 +360,16 @@ static found search(const opening *o)
 {
     cm_engine *g = o->g;
     point *b = &g->base;
-    cm_record record;
+    const cm_record *record;
     cm_change change[2];
     bool more, fine;
     size_t copies = 0;
     uint64_t last = b->scanned.position;
     b->window = 0;
     while ((fine = read_on(o, b->scanned.position, &record, &more)) && more) {
-        const cm_event *e = &record.event;
-        cm_scan_pass(&b->scanned, &record);
-        if (cm_replay_apply(b->replay, &record, change) < 0) {
+        const cm_event *e = &record->event;
+        cm_scan_pass(&b->scanned, record);
+        if (cm_replay_apply(b->replay, record, change) < 0) {
             fail(o->error, o->error_size, b->replay->error);
             return BROKEN;
         }
@@ -379,12 +381,12 @@ static found search(const opening *o)
             fine = cm_idmap_put(&g->passed, key_of(e->address), 0);
             if (fine && wanted) {
                 b->window = e->address;
-                b->opened_ns = record.time_ns;
+                b->opened_ns = record->time_ns;
                 b->place = place;
                 return FOUND;
             }
             if (fine && !known && is_worth(copies, last, b->scanned.position)) {
-                fine = save(g, e->address, record.time_ns, &place);
+                fine = save(g, e->address, record->time_ns, &place);
                 last = b->scanned.position;
                 copies++;
             }
@@ -460,7 +462,7 @@ static bool keep_record(cm_engine *g, const cm_record *record)
 
 static bool see_record(cm_engine *g, cm_scan *scan, const cm_record *record)
 {
-    uint64_t position = cm_scan_passed(scan).position;
+    uint64_t position = cm_scan_position(scan);
     return cm_scan_apply(scan, record) &&
            cm_modules_apply(g->base.replay->modules, position, &record->event) &&
            cm_fates_apply(g->fates, position, record);
@@ -478,7 +480,7 @@ static bool scan_kept(cm_engine *g, cm_scan *scan)
 static bool scan_window(const opening *o)
 {
     cm_engine *g = o->g;
-    cm_record record;
+    const cm_record *record;
     bool more = true, fine = true;
     cm_scan *scan =
         cm_scan_begin(g->reader, &g->base.scanned, g->base.opened_ns, g->base.replay, o->options);
@@ -496,14 +498,14 @@ static bool scan_window(const opening *o)
     }
     g->next = g->inner_next = 0;
     g->at_base = g->at_rest = false;
-    uint64_t position = cm_scan_passed(scan).position;
+    uint64_t position = cm_scan_position(scan);
     while (fine && !cm_scan_plan(scan)->closed) {
         fine = read_on(o, position++, &record, &more);
         if (!fine || !more)
             break;
-        if (!see_record(g, scan, &record) || !keep_record(g, &record))
+        if (!see_record(g, scan, record) || !keep_record(g, record))
             fine = out_of_memory(o);
-        see_inner(g, &record, scan);
+        see_inner(g, record, scan);
     }
     if (!end_reading_ahead(g) && fine)
         fine = fail(o->error, o->error_size, cm_reader_error(g->reader));
@@ -551,13 +553,12 @@ const cm_event *cm_engine_objects(const cm_engine *g, size_t *count)
     return g->base.objects.event;
 }
 
-bool cm_engine_next(cm_engine *g, cm_record *record, char *error, size_t error_size)
+const cm_record *cm_engine_next(cm_engine *g, char *error, size_t error_size)
 {
+    const cm_record *record;
     int got = 1;
-    if (g->next < g->records) {
-        *record = g->record[g->next++];
-        return true;
-    }
+    if (g->next < g->records)
+        return &g->record[g->next++];
     if (!g->at_rest) {
         got = cm_reader_seek(g->reader, &g->rest);
         if (got > 0)
@@ -565,10 +566,12 @@ bool cm_engine_next(cm_engine *g, cm_record *record, char *error, size_t error_s
     }
     g->at_rest = true;
     if (got > 0)
-        got = read_next(g, record);
-    if (got < 0)
-        return fail(error, error_size, cm_reader_error(g->reader));
-    return got > 0 || fail(error, error_size, "the trace became shorter while it was read");
+        got = read_next(g, &record);
+    if (got > 0)
+        return record;
+    fail(error, error_size,
+         got < 0 ? cm_reader_error(g->reader) : "the trace became shorter while it was read");
+    return NULL;
 }
 
 bool cm_engine_reads(const cm_engine *g)
@@ -603,26 +606,28 @@ int cm_engine_apply(cm_engine *g, const cm_record *record, cm_change change[2], 
 {
     cm_replay *replay = g->base.replay;
     int changes = cm_replay_apply(replay, record, change);
-    if (changes < 0)
+    uint8_t kind = record->event.kind;
+    if (changes < 0) {
         fail(error, error_size, replay->error);
-    else if (!see_object(&g->base.objects, &record->event) || !see_opening(g, &record->event))
-        changes = fail(error, error_size, "out of memory") - 1;
-    else
+    } else if (kind == CM_EV_MARK || kind == CM_EV_OBJECT_NEW) {
+        if (!see_object(&g->base.objects, &record->event) || !see_opening(g, &record->event))
+            return fail(error, error_size, "out of memory") - 1;
         see_closing(g, &record->event);
+    }
     return changes;
 }
 
 void cm_engine_close(cm_engine *g, cm_engine_left left)
 {
-    cm_record record;
+    const cm_record *record;
     cm_change change[2];
     char why[64];
     bool fine = left != CM_ENGINE_BROKEN;
     if (left == CM_ENGINE_GONE_ON) {
         /* The record that closed it. */
         while (fine && g->base.replay->position < g->end.position)
-            fine = cm_engine_next(g, &record, why, sizeof why) &&
-                   cm_engine_apply(g, &record, change, why, sizeof why) >= 0;
+            fine = (record = cm_engine_next(g, why, sizeof why)) != NULL &&
+                   cm_engine_apply(g, record, change, why, sizeof why) >= 0;
         fine = end_reading_ahead(g) && fine;
         g->base.window = 0;
         g->base.scanned = g->end;

@@ -35,8 +35,8 @@ typedef struct cm_window {
  * progress. false with one line in error ("" if cancelled), as all below. */
 bool cm_engine_open(cm_engine *engine, const cm_window_options *options, const char *code,
                     double share, cm_window *window, char *error, size_t error_size);
-/* The next record of the window, up to plan->end. */
-bool cm_engine_next(cm_engine *engine, cm_record *record, char *error, size_t error_size);
+/* The next record of the window, up to plan->end, valid until the next call. NULL: error is set. */
+const cm_record *cm_engine_next(cm_engine *engine, char *error, size_t error_size);
 /* Whether the next record comes from the file, and then the share of it that was used. */
 bool cm_engine_reads(const cm_engine *engine);
 double cm_engine_progress(const cm_engine *engine);

@@ -417,17 +417,18 @@ static bool belongs(const extractor *x, const cm_event *e, uint64_t position)
 
 static bool copy_window(extractor *x)
 {
-    cm_record record;
+    const cm_record *record;
     cm_change change[2];
     for (uint64_t position = x->replay->position; position < x->plan->end; position++) {
         if (position == x->plan->begin && !write_prologue(x))
             return false;
-        if (!cm_engine_next(x->engine, &record, x->error, x->error_size))
+        record = cm_engine_next(x->engine, x->error, x->error_size);
+        if (record == NULL)
             return false;
         if (position < x->plan->begin) {
-            if (cm_engine_apply(x->engine, &record, change, x->error, x->error_size) < 0)
+            if (cm_engine_apply(x->engine, record, change, x->error, x->error_size) < 0)
                 return false;
-        } else if (belongs(x, &record.event, position) && !copy(x, &record)) {
+        } else if (belongs(x, &record->event, position) && !copy(x, record)) {
             return false;
         }
     }

@@ -136,25 +136,30 @@ static bool notify_driver(cm_replay *r, const cm_block *block)
     return false;
 }
 
-static bool add_live(cm_replay *r, const cm_block *block, uint64_t time_ns, bool event,
-                     cm_change *out)
+/* The slot for a block, which may be alive: see cm_blocks_reserve. */
+static cm_block *reserve(cm_replay *r, int device, uint64_t address)
+{
+    cm_block *slot = cm_blocks_reserve(&r->blocks, (uint16_t)device, address);
+    if (slot == NULL)
+        r->error = cm_replay_out_of_memory;
+    return slot;
+}
+
+static bool add_live(cm_replay *r, cm_block *slot, const cm_block *block, uint64_t time_ns,
+                     bool event, cm_change *out)
 {
     cm_device *d = &r->device[block->device];
     if (__builtin_add_overflow(d->live, block->size, &d->live)) {
         r->error = bad_size;
         return false;
     }
-    const cm_block *kept = cm_blocks_put(&r->blocks, block);
-    if (kept == NULL) {
-        r->error = cm_replay_out_of_memory;
-        return false;
-    }
+    cm_blocks_fill(&r->blocks, slot, block);
     d->blocks++;
     d->slack += cm_block_slack(block);
     d->direct += block->direct ? block->size : 0;
     *out = (cm_change){*block, block->size, time_ns, d->live, d->blocks, event};
     out->label = cm_replay_label(r, block);
-    return notify_driver(r, kept);
+    return notify_driver(r, slot);
 }
 
 /* enclosing: the block's note. */
@@ -232,7 +237,8 @@ static bool make_seed(cm_replay *r, const cm_seed *seed, int device, uint64_t ti
         cm_block_set_slack(&block, seed->slack);
         r->device[device].slack_known = true;
     }
-    return add_live(r, &block, time_ns, false, out);
+    cm_block *slot = reserve(r, device, block.address);
+    return slot != NULL && add_live(r, slot, &block, time_ns, false, out);
 }
 
 bool cm_replay_seed(cm_replay *r, const cm_seed *seeds, size_t count)
@@ -314,10 +320,13 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
         r->error = cm_replay_out_of_memory;
         return -1;
     }
+    cm_block *slot = reserve(r, device, e->address);
+    if (slot == NULL)
+        return -1;
     int changes = 0;
-    cm_block old;
-    uint32_t enclosing;
-    if (cm_blocks_take(&r->blocks, (uint16_t)device, e->address, &old, &enclosing)) {
+    if (slot->alive) {
+        cm_block old = *slot;
+        uint32_t enclosing = r->blocks.noted ? *cm_blocks_note(&r->blocks, slot) : 0;
         if (!remove_live(r, &old, enclosing, record->time_ns, false, &out[changes++]))
             return -1;
         r->replaced++;
@@ -333,7 +342,7 @@ static int allocate(cm_replay *r, const cm_record *record, int device, cm_change
                       .labelled = fate.label != NULL};
     if (fate.label != NULL && !cm_replay_put_label(r, &block, fate.label))
         return -1;
-    if (!add_live(r, &block, record->time_ns, !inherited, &out[changes++]))
+    if (!add_live(r, slot, &block, record->time_ns, !inherited, &out[changes++]))
         return -1;
     if (!inherited)
         count_backward(r, charge.kind, e->size);

@@ -185,7 +185,8 @@ static bool ticks(const cm_event *e)
     return e->size == CM_OBJECT_MODULE || e->size == CM_OBJECT_OPTIMIZER;
 }
 
-void cm_scan_pass(cm_scanned *s, const cm_record *record)
+/* Whether the window restarts after it. */
+static inline bool pass(cm_scanned *s, const cm_record *record)
 {
     const cm_event *e = &record->event;
     s->position++;
@@ -193,30 +194,35 @@ void cm_scan_pass(cm_scanned *s, const cm_record *record)
         s->newest_ns = record->time_ns;
     if (is_inherited(s, e)) {
         s->after_inherited = s->position;
-        return;
+        return true;
     }
     switch (e->kind) {
     case CM_EV_NODE_RUN:
         s->node_runs++;
-        return;
+        return false;
     case CM_EV_COMPACTED: /* written before the preceding tick */
         s->node_runs += (uint64_t)e->size;
-        return;
+        return false;
     case CM_EV_OBJECT_NEW:
         s->found_alive |= ticks(e);
-        return;
+        return false;
     case CM_EV_SEED:
         s->last_seed = *e;
-        return;
+        return false;
     case CM_EV_MARK:
         if (e->size == CM_MARK_SEEDED) {
             s->seeded = true;
             s->seeds_skipped += e->address;
         }
-        return;
+        return false;
     default:
-        return;
+        return false;
     }
+}
+
+void cm_scan_pass(cm_scanned *s, const cm_record *record)
+{
+    pass(s, record);
 }
 
 /* --- a window ------------------------------------------------------------------------------- */
@@ -282,6 +288,11 @@ const cm_plan *cm_scan_plan(const cm_scan *s)
 cm_scanned cm_scan_passed(const cm_scan *s)
 {
     return s->passed;
+}
+
+uint64_t cm_scan_position(const cm_scan *s)
+{
+    return s->passed.position;
 }
 
 /* Whether a trainer tries its evaluation there: Lightning does, with two batches. */
@@ -369,9 +380,7 @@ bool cm_scan_apply(cm_scan *s, const cm_record *record)
 {
     const cm_event *e = &record->event;
     cm_moment at = {s->passed.position, record->time_ns};
-    bool inherited = is_inherited(&s->passed, e);
-    cm_scan_pass(&s->passed, record);
-    if (inherited)
+    if (pass(&s->passed, record))
         return true;
     switch (e->kind) {
     case CM_EV_ALLOC:

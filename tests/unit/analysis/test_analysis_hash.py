@@ -62,7 +62,7 @@ def longest_run(taken: list[bool]) -> int:
 def fill(library: ctypes.CDLL, addresses: list[int]) -> Blocks:
     blocks = Blocks()
     for address in addresses:
-        assert library.cm_blocks_set(ctypes.byref(blocks), ctypes.byref(Block(address, 64)))
+        assert library.cm_blocks_put(ctypes.byref(blocks), ctypes.byref(Block(address, 64)))
     return blocks
 
 
