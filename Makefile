@@ -171,7 +171,7 @@ sanitize: $(STAMP)/package ## stress programs under Address- and ThreadSanitizer
 stress: $(STAMP)/package ## the long forms of tests/record/stress: 10,000 threads, 1,000 forks, ...; writes docs/stress/<date>.md
 	$(BIN)/python -m tests.record.stress.write_result $(ARGS)
 
-bench: $(STAMP)/package cuda-environment ## measure what cuptimem costs, side by side with others
+bench: $(STAMP)/package cuda-environment ## measure what cuptimem costs, side by side with others, in 20 minutes (ARGS=--save writes docs/costs.md)
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m benchmarks --setup
 	$(BIN)/python -m benchmarks $(ARGS)
 

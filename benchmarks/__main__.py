@@ -1,7 +1,8 @@
-"""python -m benchmarks [NAME ...] [--quick] [--json FILE] [--save] [--setup]
+"""python -m benchmarks [NAME ...] [--minutes N] [--quick] [--json FILE] [--save] [--page FILE] [--setup]
 
-Runs all benchmarks, or those named, and prints a table with the promises kept or MISSED. Times are medians; behind
-each is the 95 % interval of the median. A ratio compares neighbours: the same steps in the same process and minute.
+Runs all benchmarks that the minutes suffice for, or those named, and prints a table with the promises kept or MISSED.
+Times are medians; behind each is the 95 % interval of the median. A ratio compares neighbours: the same steps in the
+same process and minute.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bench import BENCHMARKS, ROOT, Failed, Outcome, installed
+from benchmarks import page
+from benchmarks.bench import BENCHMARKS, LONG, ROOT, Failed, Outcome, installed
+from benchmarks.deadline import end_by, left
 
+MINUTES = 20  # of a run without names
 ENVIRONMENT = ROOT / ".venv-bench"
 
 
@@ -124,13 +128,20 @@ def set_up() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split("\n\n")[1])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--minutes", metavar="N", type=float, help=f"end by then (without names: {MINUTES})")
     parser.add_argument("--quick", action="store_true", help="the shape only, in less than a minute; judges nothing")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the results there too")
-    parser.add_argument("--save", action="store_true", help="write them to docs/bench/<date>.json")
+    parser.add_argument("--save", action="store_true", help="write them to docs/bench/costs.json, and docs/costs.md")
+    parser.add_argument("--page", metavar="FILE", type=Path, help="write docs/costs.md of that result; measure nothing")
     parser.add_argument("--setup", action="store_true", help="install the peers into .venv-bench, then stop")
     arguments = parser.parse_args()
     if arguments.setup:
         return set_up()
+    if arguments.page:
+        page.write(json.loads(arguments.page.read_text()))
+        return 0
+    if arguments.save and (arguments.names or arguments.quick):
+        parser.error("the page is of one run of everything: --save goes with no NAME and not with --quick")
     unknown = [name for name in arguments.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
@@ -145,16 +156,23 @@ def main() -> int:
     outcomes: list[Outcome] = []
     broken: list[str] = []
     where = machine()
-    for name in arguments.names or BENCHMARKS:
+    minutes = arguments.minutes or (None if arguments.names else MINUTES)
+    if minutes is not None:
+        end_by(60 * minutes)
+    for name in arguments.names or [name for name in BENCHMARKS if name not in LONG]:
+        if left() == 0:
+            broken.append(f"{name}: the {minutes:g} minutes were over")
+            continue
         print(f"{name} ...", file=sys.stderr, flush=True)
         try:
             outcome = BENCHMARKS[name](arguments.quick)
             if arguments.quick:  # too few rounds to judge by
                 outcome.verdicts = [replace(v, measured=None, spread=None, why="quick run") for v in outcome.verdicts]
             outcomes.append(outcome)
-        except Failed as error:
-            broken.append(f"{name}: {error}")
+        except (Failed, subprocess.SubprocessError, AssertionError) as error:  # the others go on
+            broken.append(f"{name}: {str(error).strip().splitlines()[-1][-200:]}")
             print(f"  failed: {error}", file=sys.stderr, flush=True)
+    where["load_after"] = os.getloadavg()[0]
     busy = where["load"] > 0.8 * (where["cores"] or 1)
     if busy:
         note = f"the machine was busy: load {where['load']:.1f} on {where['cores']} cores"
@@ -177,13 +195,10 @@ def main() -> int:
         print("\n" + verdicts(outcomes))
     for text in broken:
         print(f"failed: {text}")
-    files = [arguments.json] if arguments.json else []
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
     if arguments.save:
-        folder = ROOT / "docs" / "bench"
-        folder.mkdir(parents=True, exist_ok=True)
-        files.append(folder / f"{result['date'][:10]}.json")
-    for file in files:
-        file.write_text(json.dumps(result, indent=1) + "\n")
+        page.write(result)
     return 1 if broken else 0
 
 

@@ -20,6 +20,7 @@ from benchmarks import holders as holder_costs
 from benchmarks import pages as timeline_pages
 from benchmarks import pauses as pause_costs
 from benchmarks import simulated
+from benchmarks.deadline import left
 from benchmarks.measure import Spread, paired, spread
 from benchmarks.promises import PROMISES, Verdict
 from benchmarks.worker import MODES
@@ -38,7 +39,7 @@ class Outcome:
 
 
 class Failed(Exception):
-    """A process of a benchmark failed; the text says which and why."""
+    """A process of a benchmark failed, or had no time left; the text says which and why."""
 
 
 def child(
@@ -53,7 +54,10 @@ def child(
     environment.update(more or {})
     environment.pop("CUPTIMEM", None)
     command = [str(python), *python_options, "-W", "ignore", "-m", module, *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT, timeout=left())
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{module} {' '.join(map(str, arguments))}: no time was left") from None
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         raise Failed(f"{module} {' '.join(map(str, arguments))}: exit {done.returncode}: {last}")
@@ -242,10 +246,10 @@ def report(quick: bool) -> Outcome:
                     target = os.path.join(folder, f"{verb}.{number}.html")
                     filled = [word.format(trace=recorded[peer]["file"], out=target) for word in words]
                     times.setdefault((peer, verb), []).append(command_seconds(*filled))
-        runs = [child("benchmarks.probes", "record", "torch.profiler", folder, steps) for _ in range(min(rounds, 3))]
-        recorded["torch.profiler"] = runs[0]
-        for verb in runs[0]["reports"]:
-            times["torch.profiler", verb] = [run["reports"][verb] for run in runs]
+        theirs = child("benchmarks.probes", "record", "torch.profiler", folder, steps)  # once: it takes a minute
+        recorded["torch.profiler"] = theirs
+        for verb, took in theirs["reports"].items():
+            times["torch.profiler", verb] = [took]
     for (peer, verb), values in times.items():
         found = recorded[peer]
         out.rows.append(
@@ -269,7 +273,8 @@ def command_seconds(*words: str) -> float:
     """How long python -m words takes, from its start to its end."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     begin = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", *words], env=environment, capture_output=True, text=True, cwd=ROOT)
+    command = [sys.executable, "-m", *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT, timeout=left())
     seconds = time.perf_counter() - begin
     if done.returncode != 0:
         raise Failed(f"{' '.join(words[:2])}: exit {done.returncode}: {(done.stderr.strip() or '-').splitlines()[-1]}")
@@ -558,26 +563,29 @@ def _workload(name: str) -> Callable[[bool], Outcome]:
     return run
 
 
+# Minutes each: only by name.
+LONG = ("pages", "exports")
+# In the order of their worth: what a run without names has no time for is at the end.
 BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     **{name: _workload(name) for name in SIZES},
-    "size": size,
-    "analysis": analysis,
-    "windows": windows,
-    "tensorboard": tensorboard,
-    "analysis_driver": analysis_driver,
-    "report": report,
-    "pages": pages,
-    "exports": exports,
-    "holders": holders,
-    "pauses": pauses,
-    "resident": resident,
-    "stopped": stopped,
-    "import": imports,
     "cuda": cuda,
     "cuda_gpt2": cuda_gpt2,
+    "pauses": pauses,
+    "report": report,
+    "analysis": analysis,
+    "windows": windows,
+    "analysis_driver": analysis_driver,
+    "import": imports,
+    "size": size,
     "driver": driver,
-    "kernels": kernels,
-    "operators": operators,
     "driver_step": driver_step,
+    "resident": resident,
+    "stopped": stopped,
     "simulator": simulator,
+    "holders": holders,
+    "operators": operators,
+    "kernels": kernels,
+    "tensorboard": tensorboard,
+    "pages": pages,
+    "exports": exports,
 }

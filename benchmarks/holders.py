@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from statistics import median
 
+from benchmarks.deadline import left
+
 _PROGRAM = """
 import sys, time
 import cuptimem, torch
@@ -43,7 +45,7 @@ print(ended - began)
 def seconds(objects: int, leaks: int, wanted: bool) -> float:
     """Of the stop."""
     command = [sys.executable, "-c", _PROGRAM, str(objects), str(leaks), "with" if wanted else "without"]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return float(subprocess.run(command, check=True, capture_output=True, text=True, timeout=left()).stdout)
 
 
 def measured(quick: bool) -> Iterator[tuple[str, list[float], list[float]]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 Steps = Callable[[int], list[float]]
 
-DEPTHS = (1, 10, 30, 100)  # Python frames
+DEPTHS = (30, 100)  # Python frames
 # PyTorch's own recorder: whose stacks are kept (of what is alive; of allocations; of frees too) and what is in them.
 RECORDER = ("state/python", "alloc/python", "all/python", "all/all")
 RECORDER_DEFAULT = "all/all"

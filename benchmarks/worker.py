@@ -25,7 +25,7 @@ from benchmarks import simulated
 from benchmarks.driver import library, succeeded
 from benchmarks.workloads import WORKLOADS
 
-MODES = ("bare", "cuptimem", "memray", "torch.profiler", "tracemalloc", "dispatch mode")
+MODES = ("bare", "cuptimem", "memray", "torch.profiler", "tracemalloc")
 OPTIONS = {
     "cuptimem without driver": {"driver": False},
     "cuptimem with kernels": {"kernels": True},
@@ -83,13 +83,6 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
             yield None
         finally:
             tracemalloc.stop()
-    elif mode == "dispatch mode":
-        from benchmarks.dispatch import Recorder
-
-        with Recorder() as recorder:
-            yield None
-        if not recorder.outputs:
-            raise SystemExit("the dispatch mode recorded nothing")
     elif mode in simulated.RECORDER:
         import torch
 

@@ -56,7 +56,7 @@ def test_quick_run(tmp_path, long):
 
 def has_every_mode(rows):
     modes = {row["what"] for row in rows if row["benchmark"] == "gpt"}
-    assert modes == {"bare", "cuptimem", "torch.profiler", "memray", "tracemalloc", "dispatch mode"}
+    assert modes == {"bare", "cuptimem", "torch.profiler", "memray", "tracemalloc"}
     recorded = [row for row in rows if row["benchmark"] == "gpt" and row["what"] == "cuptimem"]
     assert recorded and all(row["disk_bytes_per_step"] > 0 for row in recorded)
     reports = [row for row in rows if row["benchmark"] == "report" and "why" not in row]
