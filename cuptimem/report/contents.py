@@ -1,7 +1,7 @@
 """What was alive on a device at one moment, by contributor and by line, as plain frozen data."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from cuptimem.displayed import Displayed
@@ -116,10 +116,16 @@ class Line(Brief):
     @property
     def phases(self) -> tuple[str, ...]:
         """Those of its contributors, the one of most bytes first."""
-        sums: dict[str, int] = {}
-        for one in self.contributors:
-            sums[one.phase] = sums.get(one.phase, 0) + one.bytes
-        return tuple(sorted(sums, key=lambda phase: -sums[phase]))
+        return _phases(self.contributors)
+
+
+def _phases(contributors: Sequence[Contributor]) -> tuple[str, ...]:
+    if len(contributors) == 1:  # of most lines, where there are many
+        return (contributors[0].phase,)
+    sums: dict[str, int] = {}
+    for one in contributors:
+        sums[one.phase] = sums.get(one.phase, 0) + one.bytes
+    return tuple(sorted(sums, key=lambda phase: -sums[phase]))
 
 
 class _Placed(Protocol):
@@ -138,16 +144,16 @@ def first_lines(rows: Sequence[_Row], most: int) -> tuple[list[_Row], list[_Row]
 
 def lines_of(contributors: Iterable[Contributor]) -> tuple[Line, ...]:
     """By line of the user's, the largest first; behind the lines what has none."""
-    groups: dict[object, list[Contributor]] = {}
+    groups: dict[object, tuple[Frame | None, list[Contributor]]] = {}
     for contributor in contributors:
         frame = contributor.frame
-        groups.setdefault(contributor.where if frame is None else (frame.file, frame.line), []).append(contributor)
+        key = contributor.where if frame is None else (frame.file, frame.line)
+        groups.setdefault(key, (frame, []))[1].append(contributor)
     lines = []
-    for group in groups.values():
-        frame = group[0].frame
+    for frame, group in groups.values():
         where = group[0].where if frame is None else frame.place
-        line = Line(sum(c.bytes for c in group), sum(c.count for c in group), "", where, tuple(group), frame)
-        lines.append(replace(line, phase=line.phases[0]))
+        size, count = sum(c.bytes for c in group), sum(c.count for c in group)
+        lines.append(Line(size, count, _phases(group)[0], where, tuple(group), frame))
     return tuple(sorted(lines, key=lambda line: (line.frame is None, -line.bytes, line.where)))
 
 
