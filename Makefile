@@ -35,7 +35,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers attribution evidence evidence-public evidence-published accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
+.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers attribution evidence evidence-public evidence-published snapshots accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -225,6 +225,9 @@ fidelity: $(STAMP)/package ## run programs bare and recorded in every way of evi
 
 foreign: $(STAMP)/package ## run test suites of PyTorch, accelerate and einops bare and recorded (ARGS="--long --save", "--source DIR einops")
 	TORCH="$(TORCH)" $(BIN)/python -m evidence.foreign $(ARGS)
+
+snapshots: $(STAMP)/package cuda-environment ## one run, recorded by cuptimem and by PyTorch, compared; writes evidence/snapshots/results/<date>.md (ARGS="SETTING ..." for some)
+	$(BIN)/python -m evidence.snapshots $(or $(ARGS),--save)
 
 accounts: $(STAMP)/package cuda-environment ## what memory is for, by cuptimem and by the programs' own objects; writes evidence/accounts/results/<date>.md
 	$(BIN)/python -m evidence.accounts
