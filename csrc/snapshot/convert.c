@@ -18,6 +18,8 @@
 #include "steps.h"
 
 enum { BATCH_EVENTS = 1 << 15 };
+enum { HANDLES = 1 << 18 }; /* that are told apart within ranges: of 512 GiB, at their smallest */
+#define CM_SNAP_BACKWARD_THREAD ((int64_t)-3) /* no autograd thread has this number */
 #define CM_SNAP_BACKWARD_THREAD ((int64_t)-3) /* no autograd thread has this number */
 
 /* A device while its events are written. */
@@ -28,8 +30,6 @@ typedef struct device {
     uint64_t time_us; /* no event is earlier than the one before */
     int64_t live, reserved;
     bool grew; /* its total is not yet said: it follows the block that is made in it */
-    cm_mapped mapped;
-    struct converter *converter;
 } device;
 
 typedef struct converter {
@@ -53,7 +53,8 @@ typedef struct converter {
     uint32_t in_step;   /* the newest event's */
     uint32_t last_site; /* the last that is known */
     uint32_t operator_name;
-    bool refused; /* a request, in the newest event's step */
+    bool refused;    /* a request, in the newest event's step */
+    int64_t handles; /* behind the first of a range */
     const char *path;
     char *error;
     size_t error_size;
@@ -212,26 +213,76 @@ static bool emit_old_block(converter *c, device *d, const cm_snap_before *b)
     return emit_block(c, d, &from);
 }
 
-/* An expandable segment that is another by now: at the address of an old one it takes its place. */
-static bool emit_run(void *context, const cm_mapped_run *run)
+static bool emit_piece(converter *c, const device *d, uint64_t address, int64_t size,
+                       uint32_t stack, uint8_t flags)
 {
-    device *d = context;
-    cm_event e = event_of(d, CM_EV_SEGMENT_NEW, run->start, (int64_t)(run->end - run->start));
-    return cm_snap_defs_stack(&d->converter->defs, run->stack, &e.stack) && emit(d->converter, e);
+    cm_event e = event_of(d, CM_EV_DRIVER_NEW, address, size);
+    cm_event more = {.kind = CM_EV_DRIVER_MORE, .size = CM_DRIVER_MORE_TORCH, .flags = flags};
+    e.stack = stack;
+    e.flags = CM_DRIVER_MAPPED | flags;
+    return emit(c, e) && emit(c, more);
 }
 
-static bool emit_run_gone(void *context, uint64_t start)
+/* As the calls of the driver: a handle after the other. */
+static bool emit_mapped(converter *c, device *d, const cm_snap_before *b, uint8_t flags)
 {
-    device *d = context;
-    return emit(d->converter, event_of(d, CM_EV_SEGMENT_FREE, start, 0));
+    uint32_t stack;
+    if (!cm_mapped_is_range(b->address, (uint64_t)b->size))
+        return true;
+    if (!cm_snap_defs_stack(&c->defs, b->stack, &stack))
+        return no_memory(c);
+    int64_t handle = cm_handle_size(c->snapshot, b->size);
+    c->handles += (b->size - 1) / handle;
+    if (c->handles > HANDLES)
+        handle = b->size; /* a file must not become thousands of times larger */
+    d->reserved += b->size;
+    for (int64_t at = 0; at < b->size; at += handle)
+        if (!emit_piece(c, d, b->address + (uint64_t)at,
+                        b->size - at < handle ? b->size - at : handle, stack, flags))
+            return false;
+    return true;
+}
+
+/* Addresses that were ever mapped: a reservation is mapped from its begin on, without gaps that
+ * were never closed. */
+static bool emit_reservations(converter *c, device *d)
+{
+    cm_mapped all = {0};
+    cm_mapped_run run = {0};
+    bool fine = true;
+    for (size_t i = 0; fine && i < d->before.segments; i++) {
+        const cm_snap_before *b = &d->before.segment[i];
+        fine = !b->expandable || cm_mapped_add(&all, b->address, (uint64_t)b->size, 0);
+    }
+    for (uint32_t i = d->is.events.first; fine && i < d->is.events.end; i++) {
+        const cm_snap_event *e = &c->snapshot->event[i];
+        fine = (e->action != CM_SAYS_SEGMENT_MAP && e->action != CM_SAYS_SEGMENT_UNMAP) ||
+               cm_mapped_add(&all, e->address, (uint64_t)e->size, 0);
+    }
+    if (!fine)
+        no_memory(c);
+    while (fine && cm_mapped_next(&all, run.end, &run)) {
+        cm_event e = event_of(d, CM_EV_DRIVER_NEW, run.start, (int64_t)(run.end - run.start));
+        cm_event more = {
+            .kind = CM_EV_DRIVER_MORE, .size = CM_DRIVER_MORE_AT_LEAST, .flags = CM_EVF_ALREADY};
+        e.flags = CM_DRIVER_RESERVED | CM_EVF_ALREADY;
+        fine = emit(c, e) && emit(c, more);
+    }
+    cm_mapped_clear(&all);
+    return fine;
 }
 
 static bool emit_old_segments(converter *c, device *d)
 {
+    if (!emit_reservations(c, d))
+        return false;
     for (size_t i = 0; i < d->before.segments; i++) {
         const cm_snap_before *b = &d->before.segment[i];
-        if (b->expandable && !cm_mapped_add(&d->mapped, b->address, (uint64_t)b->size, b->stack))
-            return no_memory(c);
+        if (b->expandable) {
+            if (!emit_mapped(c, d, b, CM_EVF_ALREADY))
+                return false;
+            continue;
+        }
         cm_event e = event_of(d, CM_EV_SEGMENT_NEW, b->address, b->size);
         e.flags = CM_EVF_BEFORE_START;
         if (!cm_snap_defs_stack(&c->defs, b->stack, &e.stack))
@@ -240,9 +291,6 @@ static bool emit_old_segments(converter *c, device *d)
         if (!emit(c, e))
             return false;
     }
-    d->mapped.gone = emit_run_gone;
-    d->mapped.is = emit_run;
-    d->mapped.context = d;
     return true;
 }
 
@@ -370,14 +418,17 @@ static bool emit_segment(converter *c, device *d, const cm_snap_event *from, uin
 
 static bool emit_mapping(converter *c, device *d, const cm_snap_event *from)
 {
-    bool maps = from->action == CM_SAYS_SEGMENT_MAP;
-    uint64_t size = (uint64_t)from->size;
-    d->reserved += maps ? from->size : -from->size;
-    d->grew = maps;
-    if (maps ? cm_mapped_add(&d->mapped, from->address, size, from->stack)
-             : cm_mapped_remove(&d->mapped, from->address, size))
-        return maps || emit_reserved(c, d);
-    return c->error[0] == '\0' ? no_memory(c) : false;
+    const cm_snap_before range = {
+        .address = from->address, .size = from->size, .stack = from->stack};
+    d->grew = from->action == CM_SAYS_SEGMENT_MAP;
+    if (d->grew)
+        return emit_mapped(c, d, &range, 0);
+    if (!cm_mapped_is_range(from->address, (uint64_t)from->size))
+        return true;
+    cm_event e = event_of(d, CM_EV_DRIVER_FREE, from->address, from->size);
+    e.flags = CM_DRIVER_MAPPED;
+    d->reserved -= from->size;
+    return emit(c, e) && emit_reserved(c, d);
 }
 
 static bool convert_event(converter *c, device *d, const cm_snap_event *from)
@@ -484,7 +535,6 @@ static bool find_devices(converter *c)
     for (; c->devices < count; c->devices++) {
         device *d = &c->device[c->devices];
         d->is = found[c->devices];
-        d->converter = c;
         d->next = d->is.events.first;
         if (!cm_snap_history_of(c->snapshot, d->is.segments, d->is.number, d->is.events,
                                 &d->before) ||
@@ -534,10 +584,8 @@ bool cm_snap_convert(cm_snap *snapshot, const char *path, mode_t mode, const cha
     c->error = error;
     c->error_size = error_size;
     bool fine = convert(c, mode, meta);
-    for (size_t i = 0; i < CM_SNAP_DEVICES_MAX; i++) {
+    for (size_t i = 0; i < CM_SNAP_DEVICES_MAX; i++)
         cm_snap_history_clear(&c->device[i].before);
-        cm_mapped_clear(&c->device[i].mapped);
-    }
     cm_snap_defs_clear(&c->defs);
     cm_batch_free(c->batch);
     free(c->pending);

@@ -1,10 +1,13 @@
 #include "mapped.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "../base/grow.h"
+#include "definitions.h"
 
-#define MOST (UINT64_C(1) << 56) /* of a range: more is no mapping */
+#define MOST (UINT64_C(1) << 48) /* of a range: more is no mapping */
+enum { SMALL = 2 << 20, LARGE = 20 << 20 };
 
 static bool put(cm_mapped *m, cm_mapped_run run)
 {
@@ -18,8 +21,7 @@ static bool put(cm_mapped *m, cm_mapped_run run)
         number = (uint32_t)m->runs++;
     }
     m->run[number] = run;
-    return cm_ranges_put(&m->starts, run.start, number) &&
-           (m->is == NULL || m->is(m->context, &run));
+    return cm_ranges_put(&m->starts, run.start, number);
 }
 
 static bool drop(cm_mapped *m, uint64_t start, uint32_t number)
@@ -31,9 +33,29 @@ static bool drop(cm_mapped *m, uint64_t start, uint32_t number)
     return true;
 }
 
-static bool is_range(uint64_t start, uint64_t size)
+bool cm_mapped_is_range(uint64_t start, uint64_t size)
 {
     return size > 0 && size < MOST && start > 0 && start < UINT64_MAX - MOST;
+}
+
+/* The one setting that has no key of its own. */
+static int64_t large_handle(const cm_snap *s)
+{
+    static const char key[] = "large_segment_size_mb:";
+    size_t length, left = sizeof key - 1;
+    const char *text = cm_snap_text(s, s->settings, &length), *end = text + length;
+    int64_t megabytes = 0;
+    while ((size_t)(end - text) > left && memcmp(text, key, left) != 0)
+        text++;
+    for (text += left; text < end && *text >= '0' && *text <= '9' && megabytes < 1 << 20; text++)
+        megabytes = megabytes * 10 + *text - '0';
+    return megabytes > 0 ? megabytes << 20 : LARGE;
+}
+
+int64_t cm_handle_size(const cm_snap *s, int64_t size)
+{
+    int64_t large = large_handle(s);
+    return size % large == 0 ? large : SMALL;
 }
 
 bool cm_mapped_add(cm_mapped *m, uint64_t start, uint64_t size, uint32_t stack)
@@ -41,7 +63,7 @@ bool cm_mapped_add(cm_mapped *m, uint64_t start, uint64_t size, uint32_t stack)
     cm_mapped_run run = {start, start + size, stack};
     uint64_t key;
     uint32_t number;
-    if (!is_range(start, size))
+    if (!cm_mapped_is_range(start, size))
         return true;
     if (cm_ranges_below(&m->starts, start, &key, &number) && m->run[number].end >= start) {
         run.start = key;
@@ -53,8 +75,7 @@ bool cm_mapped_add(cm_mapped *m, uint64_t start, uint64_t size, uint32_t stack)
     while (cm_ranges_above(&m->starts, run.start, &key, &number) && key <= run.end) {
         if (m->run[number].end > run.end)
             run.end = m->run[number].end;
-        if (!drop(m, key, number) ||
-            (key != run.start && m->gone != NULL && !m->gone(m->context, key)))
+        if (!drop(m, key, number))
             return false;
     }
     return put(m, run);
@@ -66,8 +87,6 @@ static bool cut(cm_mapped *m, uint64_t key, uint32_t number, uint64_t start, uin
     cm_mapped_run run = m->run[number];
     if (!drop(m, key, number))
         return false;
-    if (key >= start && m->gone != NULL && !m->gone(m->context, key))
-        return false;
     if (key < start && !put(m, (cm_mapped_run){key, start, run.stack}))
         return false;
     return run.end <= end || put(m, (cm_mapped_run){end, run.end, run.stack});
@@ -77,7 +96,7 @@ bool cm_mapped_remove(cm_mapped *m, uint64_t start, uint64_t size)
 {
     uint64_t key, end = start + size;
     uint32_t number;
-    if (!is_range(start, size))
+    if (!cm_mapped_is_range(start, size))
         return true;
     if (cm_ranges_below(&m->starts, start, &key, &number) && m->run[number].end > start &&
         !cut(m, key, number, start, end))

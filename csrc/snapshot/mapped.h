@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "../base/ranges.h"
+#include "snapshot.h"
 
 typedef struct cm_mapped_run {
     uint64_t start, end;
@@ -20,14 +21,13 @@ typedef struct cm_mapped {
     size_t runs, capacity;
     uint32_t *unused; /* numbers */
     size_t unused_count, unused_capacity;
-    /* Called for each run that is gone, and for each that is new or has another end. */
-    bool (*gone)(void *context, uint64_t start);
-    bool (*is)(void *context, const cm_mapped_run *run);
-    void *context;
 } cm_mapped;
 
-/* false: out of memory, or a call returned it. NULL in the place of the functions: nothing to call.
- */
+bool cm_mapped_is_range(uint64_t start, uint64_t size); /* the others are of no memory */
+/* The handles that a range of this size is made of: PyTorch maps handles of one size into a
+ * segment, the small ones for small blocks. */
+int64_t cm_handle_size(const cm_snap *snapshot, int64_t size);
+/* false: out of memory. */
 bool cm_mapped_add(cm_mapped *mapped, uint64_t start, uint64_t size, uint32_t stack);
 bool cm_mapped_remove(cm_mapped *mapped, uint64_t start, uint64_t size);
 /* The first run from this address on. */
