@@ -245,6 +245,7 @@ void cm_engine_free(cm_engine *g)
 {
     if (g == NULL)
         return;
+    end_reading_ahead(g); /* before its reader is closed */
     forget_fates(g);
     forget(g);
     cm_plan_free(&g->plan);

@@ -12,7 +12,7 @@ typedef struct stream {
     PyObject *known[CM_ARROW_TEXTS]; /* dicts: number by text */
     cm_rows rows;
     cm_arrow arrow;
-    bool busy, over;
+    bool busy, over, failed;
     char error[512];
 } stream;
 
@@ -99,16 +99,16 @@ static int fail(stream *s)
     Py_XDECREF(kind);
     Py_XDECREF(value);
     Py_XDECREF(trace);
-    s->over = true;
+    s->over = s->failed = true;
     return EIO;
 }
 
 static int next_batch(stream *s, struct ArrowArray *out)
 {
-    if (s->busy) { /* names() runs Python, which may let another thread in */
-        PyErr_SetString(PyExc_RuntimeError, "this stream is being read by another thread");
-        return fail(s);
-    }
+    if (s->busy) /* names() runs Python, which may let another thread in: its reading goes on */
+        return EBUSY;
+    if (s->failed) /* with rows that are not whole */
+        return EIO;
     s->busy = true;
     bool fine = true;
     while (fine && !s->over && !cm_arrow_is_full(&s->arrow))

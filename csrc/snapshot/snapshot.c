@@ -149,6 +149,11 @@ static bool add_trace(cm_snap *s, cm_value *list, const cm_value *item)
     if (s->traces >= CM_INTERN_MAX ||
         !cm_grow((void **)&s->trace, &s->trace_capacity, s->traces + 1, sizeof *s->trace))
         return false;
+    if (range.first <
+        s->traced) /* events are of one device: a list in a list would be read for both */
+        range.first = s->traced < range.end ? s->traced : range.end;
+    if (range.end > s->traced)
+        s->traced = range.end;
     s->trace[s->traces] = range;
     add_to_range(list, CM_VALUE_TRACES, (uint32_t)s->traces++);
     return true;
@@ -203,6 +208,13 @@ static inline uint64_t number_of(const fields *f, cm_snap_word key)
 {
     bool is = (f->has >> key & 1) != 0 && f->at[key]->kind == CM_VALUE_NUMBER;
     return is ? f->at[key]->number : 0;
+}
+
+/* No device has more: what is larger says nothing, and sums of it would overflow. */
+static int64_t size_of(const fields *f, cm_snap_word key)
+{
+    uint64_t number = number_of(f, key);
+    return number < UINT64_C(1) << 48 ? (int64_t)number : 0;
 }
 
 static inline uint32_t text_of(const fields *f, cm_snap_word key)
@@ -263,7 +275,7 @@ static inline bool make_room(void **array, size_t *capacity, size_t count, size_
 
 static int64_t requested_of(const fields *f)
 {
-    return f->has & BIT(REQUESTED_SIZE) ? (int64_t)number_of(f, CM_SAYS_REQUESTED_SIZE) : -1;
+    return f->has & BIT(REQUESTED_SIZE) ? size_of(f, CM_SAYS_REQUESTED_SIZE) : -1;
 }
 
 static bool add_event(cm_snap *s, const fields *f, cm_value *out)
@@ -278,7 +290,7 @@ static bool add_event(cm_snap *s, const fields *f, cm_value *out)
         action = 0;
     s->event[s->events] =
         (cm_snap_event){.address = number_of(f, oom ? CM_SAYS_DEVICE_FREE : CM_SAYS_ADDR),
-                        .size = (int64_t)number_of(f, CM_SAYS_SIZE),
+                        .size = size_of(f, CM_SAYS_SIZE),
                         .time_us = number_of(f, CM_SAYS_TIME_US),
                         .requested = requested_of(f),
                         .stack = stack_of(f),
@@ -293,7 +305,7 @@ static bool add_block(cm_snap *s, const fields *f, cm_value *out)
     if (!make_room((void **)&s->block, &s->block_capacity, s->blocks, sizeof *s->block))
         return false;
     s->block[s->blocks] = (cm_snap_block){.address = number_of(f, CM_SAYS_ADDRESS),
-                                          .size = (int64_t)number_of(f, CM_SAYS_SIZE),
+                                          .size = size_of(f, CM_SAYS_SIZE),
                                           .requested = requested_of(f),
                                           .stack = stack_of(f),
                                           .state = word_of(f, CM_SAYS_STATE)};
@@ -317,9 +329,14 @@ static bool add_segment(cm_snap *s, const fields *f, cm_value *out)
     if (!make_room((void **)&s->segment, &s->segment_capacity, s->segments, sizeof *s->segment))
         return false;
     cm_snap_range blocks = range_of(f, CM_SAYS_BLOCKS, CM_VALUE_BLOCKS);
+    if (blocks.first <
+        s->placed) /* blocks are of one segment: else time would grow with the square */
+        blocks.first = s->placed < blocks.end ? s->placed : blocks.end;
+    if (blocks.end > s->placed)
+        s->placed = blocks.end;
     s->segment[s->segments] =
         (cm_snap_segment){.address = number_of(f, CM_SAYS_ADDRESS),
-                          .size = (int64_t)number_of(f, CM_SAYS_TOTAL_SIZE),
+                          .size = size_of(f, CM_SAYS_TOTAL_SIZE),
                           .stack = stack_of(f),
                           .first_block = blocks.first,
                           .end_block = blocks.end,

@@ -70,6 +70,7 @@ typedef struct cm_snap {
     cm_snap_note *note;
     cm_snap_range *trace;
     size_t events, blocks, segments, notes, traces;
+    uint32_t placed, traced; /* blocks that have a segment, events that have a device */
     size_t event_capacity, block_capacity, segment_capacity, note_capacity, trace_capacity;
     uint32_t *open; /* frames of lists that are not yet stacks */
     size_t opened, open_capacity;

@@ -25,6 +25,7 @@ typedef struct batch {
 struct cm_decode_thread {
     cm_reader *reader;
     uint64_t limit;
+    pid_t owner;
     pthread_t thread;
     int32_t id;
     pthread_mutex_t mutex;
@@ -104,6 +105,7 @@ cm_decode_thread *cm_decode_thread_begin(cm_reader *reader, uint64_t limit)
         return NULL;
     t->reader = reader;
     t->limit = limit;
+    t->owner = getpid();
     t->made = t->taken = 0;
     t->waits = t->stop = false;
     t->end = 1;
@@ -121,10 +123,19 @@ cm_decode_thread *cm_decode_thread_begin(cm_reader *reader, uint64_t limit)
     return NULL;
 }
 
+/* After a fork the thread and its locks are the parent's: they are lost to the child. */
+static int fail_forked(cm_decode_thread *t)
+{
+    t->reader->before_definitions = NULL;
+    return cm_reader_fail(t->reader, "a reading that has begun cannot go on in a forked process");
+}
+
 int cm_decode_thread_end(cm_decode_thread *t)
 {
     if (t == NULL)
         return 1;
+    if (t->owner != getpid())
+        return fail_forked(t);
     pthread_mutex_lock(&t->mutex);
     t->stop = true;
     pthread_cond_signal(&t->used);
@@ -155,6 +166,8 @@ int cm_decode_thread_more(cm_decode_thread *t)
             if (b->end != 1)
                 return t->end = b->end;
         }
+        if (t->owner != getpid())
+            return fail_forked(t);
         pthread_mutex_lock(&t->mutex);
         t->taken += t->at != &t->none;
         if (t->waits && (t->made - t->taken <= BATCHES - REFILL || t->made == t->taken)) {

@@ -1,6 +1,5 @@
 """The command line: a file per verb, found in the table below and loaded when asked for."""
 
-import gc
 import os
 import sys
 
@@ -120,11 +119,15 @@ def _dispatch(arguments: list[str]) -> int:
 def _run(verb: str, arguments: list[str]) -> int:
     """A verb that reads ends soon, and its reports have no cycles: to search millions of objects for some takes a third
     of the time of a large page."""
-    collected = gc.isenabled() and verb not in ("run", "simulate")  # programs of the user's
-    if collected:
-        gc.disable()
+    verb_main = __import__(f"cuptimem.cli.{verb}", fromlist=["main"]).main
+    if verb in ("run", "simulate", "advice"):  # programs of the user's
+        return int(verb_main(arguments))
+    import gc
+
+    collected = gc.isenabled()
+    gc.disable()
     try:
-        return int(__import__(f"cuptimem.cli.{verb}", fromlist=["main"]).main(arguments))
+        return int(verb_main(arguments))
     finally:
         if collected:
             gc.enable()

@@ -45,4 +45,4 @@ def gather(recorded: "Report | Profile", *, timeout: float = 120.0) -> Ranks | N
     """
     from cuptimem.distributed import gathering
 
-    return gathering.gather(recorded if isinstance(recorded, Report) else recorded.report, timeout)
+    return gathering.gather(lambda: recorded if isinstance(recorded, Report) else recorded.report, timeout)

@@ -8,6 +8,7 @@ all go.
 import itertools
 import pickle
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -23,7 +24,7 @@ _DONE = b"done"
 _calls = itertools.count()  # every rank counts alike
 
 
-def gather(report: Report, timeout: float) -> Ranks | None:
+def gather(recorded: Callable[[], Report], timeout: float) -> Ranks | None:
     """See cuptimem.gather."""
     import torch.distributed
 
@@ -32,11 +33,16 @@ def gather(report: Report, timeout: float) -> Ranks | None:
         raise Error("gather() needs torch.distributed's process group: call it before destroy_process_group()")
     rank, world = dist.get_rank(), dist.get_world_size()
     store = dist.PrefixStore(f"cuptimem.gather.{next(_calls)}", dist.distributed_c10d._get_default_store())
-    own = summary.of_report(report, report.path or f"rank {rank}", rank, world)
+    try:
+        report = recorded()
+        own = summary.of_report(report, report.path or f"rank {rank}", rank, world)
+    except BaseException:
+        _set(store, f"summary/{rank}", pickle.dumps(None))  # nobody waits for this rank
+        raise
     if rank == 0:
         return _lead(store, report, own, world, time.monotonic() + timeout)
-    store.set(f"summary/{rank}", pickle.dumps(own))
-    _serve(store, report, rank, own, timeout)
+    if _set(store, f"summary/{rank}", pickle.dumps(own)):
+        _serve(store, report, rank, timeout)
     return None
 
 
@@ -44,7 +50,7 @@ def _lead(store: Any, report: Report, own: RankSummary, world: int, end: float) 
     found, asked = [own], dict.fromkeys(range(world), 0)
     answers = (_wait(store, f"summary/{rank}", end) for rank in range(1, world))
     # Pickles of this job's own processes, as torch.distributed's objects are.
-    found += [pickle.loads(answer) for answer in answers if answer is not None]
+    found += [one for answer in answers if answer is not None and (one := pickle.loads(answer)) is not None]
 
     def held_at(one: RankSummary, step: int) -> Held | None:
         if one.own is None or one.rank is None:
@@ -53,7 +59,7 @@ def _lead(store: Any, report: Report, own: RankSummary, world: int, end: float) 
             return summary.held_at(report, step, one.own.name)
         number = asked[one.rank]
         asked[one.rank] += 1
-        store.set(f"ask/{one.rank}/{number}", pickle.dumps((step, one.own.name)))
+        _set(store, f"ask/{one.rank}/{number}", pickle.dumps((step, one.own.name)))
         answer = _wait(store, f"answer/{one.rank}/{number}", end)
         return None if answer is None else pickle.loads(answer)
 
@@ -61,13 +67,13 @@ def _lead(store: Any, report: Report, own: RankSummary, world: int, end: float) 
         return compare(found, (), held_at)
     finally:
         for rank in range(1, world):
-            store.set(f"ask/{rank}/{asked[rank]}", _DONE)
+            _set(store, f"ask/{rank}/{asked[rank]}", _DONE)
         # The store may live in this process: the last key is read before it ends.
         for one in found[1:]:
             _wait(store, f"left/{one.rank}", end)
 
 
-def _serve(store: Any, report: Report, rank: int, own: RankSummary, timeout: float) -> None:
+def _serve(store: Any, report: Report, rank: int, timeout: float) -> None:
     for number in itertools.count():
         question = _wait(store, f"ask/{rank}/{number}", time.monotonic() + 2 * timeout)  # rank 0 waits for others first
         if question is None:
@@ -76,14 +82,23 @@ def _serve(store: Any, report: Report, rank: int, own: RankSummary, timeout: flo
             say(f"gather(): rank 0 did not answer rank {rank} within {2 * timeout:g} s")
             return
         if question == _DONE:
-            store.set(f"left/{rank}", _DONE)
+            _set(store, f"left/{rank}", _DONE)
             return
         step, device = pickle.loads(question)
         try:
             held = summary.held_at(report, step, device)
         except Error:  # its temporary trace is gone: rank 0 compares the peaks
             held = None
-        store.set(f"answer/{rank}/{number}", pickle.dumps(held))
+        _set(store, f"answer/{rank}/{number}", pickle.dumps(held))
+
+
+def _set(store: Any, key: str, value: bytes) -> bool:
+    """False: the process that has the store is gone, and nobody reads it."""
+    try:
+        store.set(key, value)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _wait(store: Any, key: str, end: float) -> bytes | None:

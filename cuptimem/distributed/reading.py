@@ -6,12 +6,14 @@ read once more, and none counts twice: answers are kept by path.
 
 import glob
 import os
+import sys
 import tempfile
+import types
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing import get_context
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from cuptimem.report import own_code
 from cuptimem.report.load import analyze
 
 _ATTEMPTS = 3  # a worker that was killed may have been killed by another trace
+_KINDS = ("*.cmem", "*.pickle", "*.pickle.gz")  # of a folder
 _AHEAD = 64  # traces that wait in an executor's queue
 
 Path_ = str | os.PathLike[str]
@@ -66,7 +69,7 @@ def expand(paths: Iterable[Path_]) -> list[str]:
         if "://" in path:
             names = _remote(path)
         elif os.path.isdir(path):
-            names = sorted(str(one) for one in Path(path).glob("*.cmem"))
+            names = sorted(str(one) for kind in _KINDS for one in Path(path).glob(kind))
         elif glob.has_magic(path) and not os.path.exists(path):
             names = sorted(glob.glob(path))
         else:
@@ -113,6 +116,22 @@ def _local(path: str) -> Iterator[str]:
         yield copy
 
 
+class _Worker(SpawnProcess):
+    """A spawned process that does not run the user's script again: it needs nothing of `__main__`."""
+
+    @staticmethod
+    def _Popen(process: Any) -> Any:
+        main, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
+        try:
+            return SpawnProcess._Popen(process)
+        finally:
+            sys.modules["__main__"] = main
+
+
+class _Workers(SpawnContext):
+    Process = _Worker
+
+
 def _summarize(path: str, code: Sequence[str] | None) -> RankSummary:
     with _local(path) as file:
         return replace(summary.summarize(file, code), path=path)
@@ -137,7 +156,7 @@ def _summaries(
         # its own: then it is known which one ends it.
         last = attempt == _ATTEMPTS - 1
         for part in [[name] for name in lost] if last else [list(lost)] if lost else []:
-            with ProcessPoolExecutor(1 if last else jobs, mp_context=get_context("spawn")) as pool:
+            with ProcessPoolExecutor(1 if last else jobs, mp_context=_Workers()) as pool:
                 _submit(pool, part, code, found, failed, lost)
     failed.update(lost)
     return list(found.values()), [(name, failed[name]) for name in names if name in failed]

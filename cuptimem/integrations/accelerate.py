@@ -1,9 +1,11 @@
 """Accelerate: a tracker that adds figures to what the other trackers log."""
 
+from collections.abc import MutableMapping
 from typing import Any
 
 from accelerate.tracking import GeneralTracker
 
+from cuptimem.integrations.figures import PREFIX
 from cuptimem.integrations.recording import Recording
 
 
@@ -37,7 +39,11 @@ class AccelerateTracker(GeneralTracker):  # type: ignore[misc]
     def log(self, values: dict[str, Any], step: int | None = None, **kwargs: Any) -> None:
         self._logs += 1
         self.recording.step(self._logs if step is None else step)
-        values.update(self.recording.figures())
+        found = self.recording.figures()
+        if isinstance(values, MutableMapping):
+            for name in [name for name in values if str(name).startswith(PREFIX)]:  # of a dictionary that is used again
+                del values[name]
+            values.update(found)
 
     def finish(self) -> None:
         self.recording.finish()

@@ -4,6 +4,7 @@ The program's thread only writes marks: a stretch is a window of the recording. 
 cost one reading of the trace together (docs/internals/windows.md), with the interpreter's lock released.
 """
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -67,8 +68,9 @@ class LiveReader:
         self._cut_at = self._core.capture_counts()["events"]
         self._window = self._open()
         with self._changed:
-            self._jobs.append((window, phase, step))
-            self._changed.notify_all()
+            if not self._over:
+                self._jobs.append((window, phase, step))
+                self._changed.notify_all()
 
     def take(self, wait: float | None = None) -> dict[str, int]:
         """The figures since the last call, as far as they are read in that time; with `memory/step`."""
@@ -112,15 +114,19 @@ class LiveReader:
                 if job is not None:
                     self._read(*job)
                 elif self._poll is not None:
-                    self._poll()
+                    with contextlib.suppress(OSError):  # a page that goes while it is looked at
+                        self._poll()
+                if job is not None:
+                    self._judge()
             except (Error, self._core.Error, OSError):  # the recording has ended by itself, which it has said
+                return self._give_up()
+            except Exception as problem:  # ours, or no memory: the training goes on, and nobody waits for figures
+                recorder.say(f"no more figures: {' '.join(str(problem).split()) or type(problem).__name__}")
                 return self._give_up()
             finally:
                 with self._changed:
                     self._busy = False
                     self._changed.notify_all()
-            if job is not None:
-                self._judge()
 
     def _give_up(self) -> None:
         with self._changed:

@@ -9,6 +9,8 @@ from cuptimem.integrations.figures import PREFIX
 from cuptimem.integrations.recording import Recording
 from cuptimem.words import size
 
+LAST = 60.0  # seconds that the last figures are waited for
+
 
 class Log:
     """A recording around a loop; see cuptimem.log."""
@@ -18,7 +20,7 @@ class Log:
             raise ValueError(f"every is a number of steps, not {every!r}")
         self._send = _sender(logger)
         self._every = every
-        self._number = 0
+        self._number = self._last = 0
         self.recording = Recording(path, summary=summary, **options)
 
     def __enter__(self) -> "Log":
@@ -28,12 +30,18 @@ class Log:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.recording.finish(value)
+        try:
+            found = self.recording.figures(wait=LAST) if value is None else {}
+            if f"{PREFIX}step" in found:  # there is something behind the last log
+                self._send(found, self._last)
+        finally:
+            self.recording.finish(value)
 
     def step(self, step: int | None = None) -> None:
         """The end of a training step. step: its number, where the loop has one; else they are counted from 1."""
         self._number += 1
         number = self._number if step is None else step
+        self._last = number
         self.recording.step(number)
         if self._number % self._every == 0 and (found := self.recording.figures()):
             self._send(found, number)

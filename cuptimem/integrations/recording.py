@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cuptimem import environ, interpreter, naming
-from cuptimem.errors import Error, own
+from cuptimem.errors import own
 from cuptimem.integrations.figures import TRAIN
 from cuptimem.integrations.live import WAIT, LiveReader
 from cuptimem.output.text import oom_views, text, views
@@ -64,6 +64,7 @@ class Recording:
         """False: it is on already, or cannot be."""
         if self._profile is not None:
             return False
+        profile = None
         try:
             if recorder.active():
                 profile = self._inner
@@ -77,8 +78,10 @@ class Recording:
             self._live = LiveReader(
                 run.window, self._wait, self._write_caught, self._tell_of_others if several else None
             )
-        except own(Error, OSError) as error:
-            recorder.say(f"not recording: {' '.join(str(error).split())}")
+        except own(Exception) as error:
+            if profile is not None and (run := profile._current()) is not None:
+                profile._end(run, None)
+            recorder.say(f"not recording: {' '.join(str(error).split()) or type(error).__name__}")
             return False
         self._profile = profile
         return True
@@ -86,7 +89,8 @@ class Recording:
     def _named(self) -> str:
         rank = naming.rank_of(environ.obeyed())
         if self._path is not None:
-            return naming.expand(os.fspath(self._path), os.getpid(), rank)
+            path = naming.expand(os.fspath(self._path), os.getpid(), rank)
+            return path if self._options.get("overwrite") else naming.free_name(path)
         return naming.free_name(naming.default_name(interpreter.script_of(sys.orig_argv), os.getpid(), rank))
 
     def finish(self, error: BaseException | None = None) -> None:
@@ -129,12 +133,12 @@ class Recording:
         if self._live is not None:
             self._live.step(self._phase, step)
 
-    def figures(self) -> dict[str, int]:
-        """What was recorded since the last call, by name; {} where nothing is recorded."""
+    def figures(self, wait: float | None = None) -> dict[str, int]:
+        """What was recorded since the last call, by name; {} where nothing is recorded. wait: seconds, if others."""
         if self._live is None:
             return {}
         self._live.cut(self._phase, self._step)
-        return self._live.take()
+        return self._live.take(wait)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -74,7 +74,8 @@ class _Tables:
             file.write(_bytes(_LOCATION, _number(1, number) + _bytes(4, lines)))
         for (name, path), number in self._functions.items():
             text = self.string(name)
-            fields = _number(1, number) + _number(2, text) + _number(3, text) + _number(4, self.string(path))
+            # No system_name: pprof would demangle it, and make nothing of `<module>`.
+            fields = _number(1, number) + _number(2, text) + _number(4, self.string(path))
             file.write(_bytes(_FUNCTION, fields))
         for value in self._strings:
             file.write(_bytes(_STRING, value.encode()))

@@ -44,6 +44,9 @@ def pipe(tmp_path: Path) -> Path:
     return path
 
 
+NEEDS = {"tensorboard": "tensorboard", "arrow": "pyarrow", "parquet": "pyarrow"}  # of formats
+
+
 def without(path: Path, *kinds: int) -> None:
     """The trace loses its chunks of these kinds."""
     chunks = tracelib.chunks_of(path.read_bytes())
@@ -68,7 +71,7 @@ def shown_everywhere(call: Callable[..., Result], trace: Path) -> str:
         done = call(verb, *[str(trace)] * (1 + (verb == "diff")), "-o", str(folder / f"{verb}.html"))
         assert done.code == 0, (verb, done.err)
     for kind in FORMATS:
-        if kind == "tensorboard" and importlib.util.find_spec(kind) is None:
+        if (needed := NEEDS.get(kind)) is not None and importlib.util.find_spec(needed) is None:
             continue
         done = call("export", str(trace), "--to", kind, "-o", str(folder / f"export-{kind}"))
         assert done.code == 0, (kind, done.err)

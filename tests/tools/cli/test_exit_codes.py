@@ -53,7 +53,8 @@ def test_wrong_usage_is_2(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("verb", sorted(READERS))
 def test_a_file_that_is_none_is_1(verb: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert code_of(verb, str(tmp_path / "none.cmem")) == 1
+    into = [str(tmp_path / "out.cmem")] if verb == "convert" else []
+    assert code_of(verb, str(tmp_path / "none.cmem"), *into) == 1
     out, error = capfd.readouterr()
     assert out == "" and error.startswith("cuptimem") and error.count("\n") == 1
 

@@ -30,8 +30,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_figures_are_exact_and_growth_is_named(run: Run, needs_torch: None) -> None:
     done = run(str(PROGRAMS / "loop.py"), "leak", cwd=Path.cwd())
     assert done.code == 0, done.err
-    found = rows()
+    *found, last = rows()
     assert [row["at"] for row in found] == [10, 20, 30, 40]
+    assert last["at"] == 41 and "memory/evaluate/cpu/peak_bytes" in last, "what is behind the last log comes at the end"
     for row in found:
         assert row["memory/step"] == row["at"]
         assert row["memory/cpu/live_bytes"] == WEIGHT + STATE + 4096 * row["at"]
@@ -51,9 +52,10 @@ def test_an_evaluation_has_its_own_figures(run: Run, needs_torch: None) -> None:
     program = (PROGRAMS / "loop.py").read_text().replace("every=10", "every=41")
     done = run("-c", program, cwd=Path.cwd())
     assert done.code == 0, done.err
-    (row,) = rows()
+    row, last = rows()
     result = 4096 * 256 * 4
     assert row["memory/evaluate/cpu/peak_bytes"] == WEIGHT + STATE + 2 * result
+    assert last["memory/evaluate/cpu/peak_bytes"] == row["memory/evaluate/cpu/peak_bytes"]
     assert row["memory/cpu/peak_bytes"] < 2 * result
     assert row["memory/growth_bytes_per_step"] == 0
 

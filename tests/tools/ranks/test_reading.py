@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 
 import cuptimem
 from cuptimem.distributed import reading
+from tests.conftest import Result
 from tests.unit.analysis import craft
 
 
@@ -151,3 +152,13 @@ def test_addresses(traces: Path) -> None:
             cuptimem.ranks("memory://ranks/run-99.cmem", executor=here)
     with pytest.raises(cuptimem.Error, match="nosuch"):
         cuptimem.ranks("nosuch://bucket/run.cmem", jobs=1)
+
+
+def test_workers_do_not_run_the_users_script(traces: Path, run: Callable[..., Result], tmp_path: Path) -> None:
+    """A script without a guard: its body runs once."""
+    script = tmp_path / "compare.py"
+    script.write_text(
+        f"import cuptimem\nprint('begun', flush=True)\nprint(len(cuptimem.ranks({str(traces)!r}, jobs=2).ranks))\n"
+    )
+    done = run(str(script))
+    assert (done.code, done.out) == (0, "begun\n12\n"), done.err
