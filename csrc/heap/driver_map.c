@@ -259,6 +259,12 @@ static bool count_pages(cm_driver_map *m, cm_driver_state *d, const cm_driver_al
            (alone || !tail || share_page(m, d, last, sign));
 }
 
+static bool add_mapped(cm_driver_map *m, cm_driver_state *d, int64_t size)
+{
+    return !__builtin_add_overflow(d->mapped, size, &d->mapped) ||
+           cm_driver_map_fail(m, cm_driver_map_bad_size);
+}
+
 static bool count(cm_driver_map *m, const cm_driver_allocation *a, int sign)
 {
     cm_driver_state *own = &m->device[cm_driver_map_place(a->device)];
@@ -267,8 +273,8 @@ static bool count(cm_driver_map *m, const cm_driver_allocation *a, int sign)
     blocks->block_slack += sign * a->block_slack;
     if (a->kind == CM_DRIVER_ASYNC)
         *(a->pool != 0 ? &own->async_other : &own->async_own) += sign * a->size;
-    if (a->kind == CM_DRIVER_MAPPED && a->torch)
-        own->mapped += sign * a->size;
+    if (a->kind == CM_DRIVER_MAPPED && a->torch && !add_mapped(m, own, sign * a->size))
+        return false;
     if (a->kind == CM_DRIVER_CONTEXT)
         own->contexts += (uint32_t)sign;
     if (!count_pages(m, own, a, sign))
@@ -438,8 +444,9 @@ bool cm_driver_map_make_torch(cm_driver_map *m, uint32_t slot)
         if (!move_total(m, a, key))
             return false;
     }
-    if (a->kind == CM_DRIVER_MAPPED && a->alive)
-        m->device[cm_driver_map_place(a->device)].mapped += a->size;
+    if (a->kind == CM_DRIVER_MAPPED && a->alive &&
+        !add_mapped(m, &m->device[cm_driver_map_place(a->device)], a->size))
+        return false;
     if (a->kind == CM_DRIVER_MAPPED)
         return a->shows == 0 || cm_driver_map_make_torch(m, a->shows - 1);
     if (a->kind != CM_DRIVER_RESERVED || a->size == 0)

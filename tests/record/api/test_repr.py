@@ -136,6 +136,8 @@ def test_a_failed_assertion_names_what_differs(run: Callable[..., Result], tmp_p
 def test_public_names_can_be_pickled_and_their_source_is_found() -> None:
     for name in cuptimem.__all__[1:]:
         one = getattr(cuptimem, name)
+        if inspect.ismodule(one):
+            continue
         assert one.__qualname__ == name and pickle.loads(pickle.dumps(one)) is one
         if one is not cuptimem.Error:  # C code makes it
             assert re.search(rf"^(class|def) {name}\b", inspect.getsource(one), re.M)

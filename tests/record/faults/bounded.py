@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import io
 import os
 import resource
@@ -29,6 +30,15 @@ PAGES = ("timeline", "flamegraph", "table", "tree", "diff")
 MOMENTS = ("start", "end", "oom")
 
 
+# What a format needs that is no part of cuptimem.
+_NEEDS = {"tensorboard": "tensorboard", "arrow": "pyarrow", "parquet": "pyarrow"}
+
+
+def available() -> list[str]:
+    """The formats that can be written here."""
+    return [kind for kind in FORMATS if kind not in _NEEDS or importlib.util.find_spec(_NEEDS[kind]) is not None]
+
+
 def commands(file: str, folder: str) -> dict[str, list[str]]:
     """Every verb that reads a trace, in every form, by name: its command line. What is written goes to the folder."""
     given = {verb: [verb, file] for verb in TEXT}
@@ -39,7 +49,7 @@ def commands(file: str, folder: str) -> dict[str, list[str]]:
     given["tree inverted"] = ["tree", file, "--inverted", "--what", "allocated"]
     for verb in PAGES:
         given[f"{verb} page"] = [*given.get(verb, [verb, file]), "-o", os.path.join(folder, f"{verb}.html"), "-f"]
-    for kind in FORMATS:
+    for kind in available():
         given[f"export {kind}"] = ["export", file, "--to", kind, "-o", os.path.join(folder, kind), "--force"]
     given["scrub"] = ["scrub", file, os.path.join(folder, "scrubbed.cmem"), "-f"]
     return given

@@ -5,7 +5,6 @@ Source text that is shown is the trace's own (tests/record/api/test_source_text.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -17,11 +16,10 @@ import pytest
 import cuptimem
 from cuptimem.doctor import places
 from cuptimem.notebook import display
-from cuptimem.output.exports import FORMATS
 from cuptimem.simulation import places as simulated_places
 from cuptimem.tensorboard.files import Files
 from tests.conftest import Result
-from tests.record.faults import traces
+from tests.record.faults import bounded, traces
 from tests.record.faults.bounded import TEXT
 from tests.record.faults.opened import opened
 from tests.unit.trace import tracelib
@@ -42,9 +40,6 @@ def pipe(tmp_path: Path) -> Path:
     path = tmp_path / "pipe.py"
     os.mkfifo(path)
     return path
-
-
-NEEDS = {"tensorboard": "tensorboard", "arrow": "pyarrow", "parquet": "pyarrow"}  # of formats
 
 
 def without(path: Path, *kinds: int) -> None:
@@ -70,9 +65,7 @@ def shown_everywhere(call: Callable[..., Result], trace: Path) -> str:
     for verb in PAGES:
         done = call(verb, *[str(trace)] * (1 + (verb == "diff")), "-o", str(folder / f"{verb}.html"))
         assert done.code == 0, (verb, done.err)
-    for kind in FORMATS:
-        if (needed := NEEDS.get(kind)) is not None and importlib.util.find_spec(needed) is None:
-            continue
+    for kind in bounded.available():
         done = call("export", str(trace), "--to", kind, "-o", str(folder / f"export-{kind}"))
         assert done.code == 0, (kind, done.err)
     assert call("scrub", str(trace), str(folder / "scrubbed.cmem")).code == 0
