@@ -21,6 +21,11 @@ struct cm_stream {
     size_t pending_count, pending_next;
 };
 
+double cm_stream_progress(const cm_stream *s)
+{
+    return cm_engine_progress(s->engine);
+}
+
 const cm_plan *cm_stream_plan(const cm_stream *s)
 {
     return s->window.plan;

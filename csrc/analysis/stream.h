@@ -49,6 +49,7 @@ void cm_stream_close(cm_stream *stream);
 /* Up to `room` items of a bounded number of records. false: error is set. *over: no more follow. */
 bool cm_stream_read(cm_stream *stream, cm_item *item, size_t room, size_t *count, bool *over,
                     char *error, size_t error_size);
+double cm_stream_progress(const cm_stream *stream); /* 0 to 1, of what was returned */
 const cm_plan *cm_stream_plan(const cm_stream *stream);
 const cm_replay *cm_stream_replay(const cm_stream *stream);
 const char *cm_stream_code(const cm_stream *stream); /* packages that count as user code */

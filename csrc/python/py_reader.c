@@ -516,7 +516,7 @@ static PyObject *get_lost(PyObject *self, void *ignored)
 static PyObject *get_progress(PyObject *self, void *ignored)
 {
     reader *r = (reader *)self;
-    return is_free(r) ? PyFloat_FromDouble(r->over ? 1.0 : cm_reader_progress(r->reader)) : NULL;
+    return is_free(r) ? PyFloat_FromDouble(r->over ? 1.0 : cm_stream_progress(r->stream)) : NULL;
 }
 
 PyDoc_STRVAR(

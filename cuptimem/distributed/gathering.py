@@ -37,7 +37,7 @@ def gather(recorded: Callable[[], Report], timeout: float) -> Ranks | None:
         report = recorded()
         own = summary.of_report(report, report.path or f"rank {rank}", rank, world)
     except BaseException:
-        _set(store, f"summary/{rank}", pickle.dumps(None))  # nobody waits for this rank
+        _set(store, f"summary/{rank}", pickle.dumps(None))  # so that rank 0 does not wait for this one
         raise
     if rank == 0:
         return _lead(store, report, own, world, time.monotonic() + timeout)
@@ -93,7 +93,7 @@ def _serve(store: Any, report: Report, rank: int, timeout: float) -> None:
 
 
 def _set(store: Any, key: str, value: bytes) -> bool:
-    """False: the process that has the store is gone, and nobody reads it."""
+    """False: the process that has the store is gone."""
     try:
         store.set(key, value)
     except RuntimeError:
@@ -102,7 +102,7 @@ def _set(store: Any, key: str, value: bytes) -> bool:
 
 
 def _wait(store: Any, key: str, end: float) -> bytes | None:
-    """The value of a key; None: nobody has set it in time."""
+    """The value of a key; None: it was not set in time."""
     left = timedelta(seconds=max(_LEAST, end - time.monotonic()))
     try:
         store.wait([key], left)

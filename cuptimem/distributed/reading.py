@@ -28,11 +28,11 @@ _ATTEMPTS = 3  # a worker that was killed may have been killed by another trace
 _KINDS = ("*.cmem", "*.pickle", "*.pickle.gz")  # of a folder
 _AHEAD = 64  # traces that wait in an executor's queue
 
-Path_ = str | os.PathLike[str]
+AnyPath = str | os.PathLike[str]
 
 
 def ranks(
-    paths: Path_ | Iterable[Path_],
+    paths: AnyPath | Iterable[AnyPath],
     *,
     executor: Executor | None = None,
     jobs: int | None = None,
@@ -62,7 +62,7 @@ def ranks(
     return compare(found, failed, held_at)
 
 
-def expand(paths: Iterable[Path_]) -> list[str]:
+def expand(paths: Iterable[AnyPath]) -> list[str]:
     """Traces of folders and patterns, each once, in the order of their names."""
     found: dict[str, None] = {}
     for path in (os.fspath(one) for one in paths):
@@ -90,7 +90,7 @@ def _remote(address: str) -> list[str]:
 
 def _file_system(address: str) -> tuple[Any, str]:
     try:
-        import fsspec  # type: ignore[import-untyped]
+        import fsspec
     except ImportError:
         raise Error(f"{address}: reading it needs fsspec: pip install fsspec, and its part for this address") from None
     try:

@@ -120,7 +120,7 @@ class LiveReader:
                     self._judge()
             except (Error, self._core.Error, OSError):  # the recording has ended by itself, which it has said
                 return self._give_up()
-            except Exception as problem:  # ours, or no memory: the training goes on, and nobody waits for figures
+            except Exception as problem:  # a fault of ours, or no memory: the training goes on without figures
                 recorder.say(f"no more figures: {' '.join(str(problem).split()) or type(problem).__name__}")
                 return self._give_up()
             finally:

@@ -45,6 +45,7 @@ class Recording:
         self._phase, self._step = TRAIN, 0
         self._pages: set[str] = set()
         self._began = 0.0
+        self._folder_changed = 0
         self.report: Report | None = None  # of the last recording that ended
 
     def __getstate__(self) -> dict[str, Any]:
@@ -186,8 +187,14 @@ class Recording:
 
     def _tell_of_others(self) -> None:
         """Pages that other ranks have written since this recording began, in the trace's folder."""
-        folder = glob.escape(os.path.dirname(self._page_path()))
-        for path in glob.glob(f"{folder}/*{_PAGE}"):
+        folder = os.path.dirname(self._page_path())
+        # A thousand ranks look: the folder is listed only where something has come or gone. Its time is coarse: what
+        # came in the same moment as the last look is seen by those of the next two seconds.
+        changed = os.stat(folder).st_mtime_ns
+        if changed == self._folder_changed and time.time_ns() - changed > 2_000_000_000:
+            return
+        self._folder_changed = changed
+        for path in glob.glob(f"{glob.escape(folder)}/*{_PAGE}"):
             if path not in self._pages and os.stat(path).st_mtime >= self._began:
                 self._pages.add(path)
                 recorder.say(f"out of memory in another rank: {naming.shown(path)}")
