@@ -107,7 +107,10 @@ def test_a_trace_that_ends_its_worker_each_time(traces: Path) -> None:
 def cluster() -> Iterator[Any]:
     """A real scheduler with four worker processes."""
     distributed = pytest.importorskip("distributed")
+    import dask
+
     with (
+        dask.config.set({"distributed.comm.timeouts.connect": "300s"}),
         distributed.LocalCluster(
             n_workers=4, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
         ) as cluster,
