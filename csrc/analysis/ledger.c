@@ -69,19 +69,27 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
+/* A moment before the context's size is known has it among what nothing explains. */
+static bool is_nearer(const moment *kept, const moment *now, uint64_t at)
+{
+    if (!kept->seen)
+        return true;
+    if (kept->measured.context < 0 && now->measured.context >= 0)
+        return true;
+    return distance(now->time_ns, at) < distance(kept->time_ns, at);
+}
+
 static bool is_kept(const ledger *l, const moment *kept, cm_snapshot_kind snapshot,
                     const moment *now)
 {
     int64_t asked = l->run->options->ledger_at_ns;
-    uint64_t at = l->run->begin_ns + (uint64_t)asked;
     switch (snapshot) {
     case CM_SNAPSHOT_QUIET_PEAK:
         return now->measured.quiet && (!kept->seen || now->measured.used > kept->measured.used);
     case CM_SNAPSHOT_PEAK:
         return !kept->seen || now->measured.used > kept->measured.used;
     case CM_SNAPSHOT_ASKED:
-        return asked >= 0 &&
-               (!kept->seen || distance(now->time_ns, at) < distance(kept->time_ns, at));
+        return asked >= 0 && is_nearer(kept, now, l->run->begin_ns + (uint64_t)asked);
     default:
         return true;
     }

@@ -570,8 +570,9 @@ class Report(Displayed, Brief):
         """Who has the used bytes of a device (None: the fullest): its lines sum to what the driver says is used.
 
         at: "peak" (the default; of the used bytes), "end", or seconds since the start: the moment next to it at which
-        the driver was asked. That one is read from the file again. Raises Error, one line, where the recording has no
-        ledger (report.driver says why there is no driver level), no such device or no such moment.
+        the driver was asked (once the context's size is known, if it ever is). That one is read from the file again.
+        Raises Error, one line, where the recording has no ledger (report.driver says why there is no driver level), no
+        such device or no such moment.
         """
         if at is None or isinstance(at, str):
             if at not in (None, "peak", "end"):

@@ -127,11 +127,20 @@ def test_the_context_is_what_the_first_quiet_moment_leaves_over(analyze: Analyze
     end = only(report)
     assert (end["context"], end["context_measured"], end["residual"]) == (350, True, 400)
     assert (end["total"], end["own"], end["driver_reserved"]) == (10_000, 850, 7)
-    first = only(analyze(t, ledger_at_ns=0), "asked")
-    assert (first["used"], first["context"], first["residual"], first["quiet"]) == (400, None, 400, False)
+    first = only(analyze(t, ledger_at_ns=0), "asked")  # the moment before it has the context among the unexplained
+    assert (first["used"], first["context"], first["residual"], first["quiet"]) == (500, 350, 0, True)
     assert report["device_timeline"] == [
         {"device": "cuda:0", "points": [(1024, 400, 0, None, 0), (4096, 500, 100, None, 0), (9216, 900, 100, None, 0)]}
     ]
+
+
+def test_without_a_quiet_moment_the_context_is_unknown(analyze: Analyze) -> None:
+    t = Trace()
+    new(t, CONTEXT, 0xC0, 0)
+    moment(t, 400, quiet=False)
+    moment(t, 700, quiet=False)
+    first = only(analyze(t, ledger_at_ns=0), "asked")
+    assert (first["used"], first["context"], first["residual"], first["quiet"]) == (400, None, 400, False)
 
 
 def test_what_was_there_before_a_recording_is_no_measured_context(analyze: Analyze) -> None:
