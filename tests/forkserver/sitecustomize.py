@@ -7,6 +7,7 @@ import json
 import os
 import sys
 
+KEPT = {"__main__", "builtins", "sys"}  # the interpreter ends them itself
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -36,12 +37,22 @@ def serve() -> None:
 
 
 def end_quickly() -> None:
-    """Half a second of each child would go into visiting PyTorch's objects once more and into C++ destructors of its
+    """Half a second of each child would go into visiting and freeing PyTorch's objects and into C++ destructors of its
     libraries, all copied on write. What programs and libraries registered later comes before both."""
-    atexit.register(gc.freeze)
+    imported = {name: module for name, module in sys.modules.items() if name.partition(".")[0] not in KEPT}
+    atexit.register(leave, imported)
     libc = ctypes.CDLL(None)
     libc.on_exit(libc._exit, None)  # with exit's code
     libc.__cxa_atexit(libc.fflush, None, None)
+
+
+def leave(imported: dict) -> None:
+    """Modules that are not in sys.modules, and to which one reference too many is held, are not cleared at the end."""
+    gc.freeze()
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(imported))
+    for name, module in imported.items():
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
 
 
 def become(request: dict) -> None:

@@ -19,14 +19,14 @@ END = "from tests.on_device.simulated.ending import leave\nleave()\n"
 
 
 @pytest.fixture
-def ran(on_device: Callable[..., Result], tmp_path: Path) -> Callable[..., Any]:
+def ran(forked_on_device: Callable[..., Result], tmp_path: Path) -> Callable[..., Any]:
     """Runs a program that prints one JSON object as its last line; returns it and the notes of the device by name."""
 
     def call(text: str, *arguments: str, **keywords: Any) -> tuple[Any, dict[str, int]]:
         program, report = tmp_path / "program.py", tmp_path / "report"
         # Triton reads its kernels' source from the file.
         program.write_text(f"import json, sys\nimport torch\n{text}\n{END}")
-        done = on_device(str(program), *arguments, report=report, memory="24GiB", **keywords)
+        done = forked_on_device(str(program), *arguments, report=report, memory="24GiB", **keywords)
         assert done.code == 0, done.err[-3000:]
         told = device_report.parse(report.read_bytes(), str(report))
         named = (device_report.UNDESCRIBED, device_report.REFUSED)

@@ -18,6 +18,6 @@ backward_threads.wait()
 """
 
 
-def test_a_backward_pass_has_a_thread_that_is_waited_for(on_device: Callable[..., Result]) -> None:
-    done = on_device("-c", PROGRAM)
+def test_a_backward_pass_has_a_thread_that_is_waited_for(forked_on_device: Callable[..., Result]) -> None:
+    done = forked_on_device("-c", PROGRAM)
     assert (done.code, done.out.split()) == (0, ["0", "1"]), done.err

@@ -76,9 +76,9 @@ def test_nothing_imported_is_refused(imported: dict[str, str]) -> None:
     assert not sorted(refused & imported.keys()), "PyTorch imports them: say what they do"
 
 
-def test_the_real_libraries_that_stay(on_device: Callable[..., Result]) -> None:
+def test_the_real_libraries_that_stay(forked_on_device: Callable[..., Result]) -> None:
     """They load beside the simulated ones, and the simulated ones are what the names of the others mean."""
-    done = on_device(
+    done = forked_on_device(
         "-c",
         """
 import ctypes, torch

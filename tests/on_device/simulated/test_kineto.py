@@ -20,8 +20,8 @@ def program() -> str:
     return str(Path(__file__).parent / "kineto_program.py")
 
 
-def test_torch_profiler(on_device: Callable[..., Result], program: str, tmp_path: Path) -> None:
-    done = on_device(program, str(tmp_path))
+def test_torch_profiler(forked_on_device: Callable[..., Result], program: str, tmp_path: Path) -> None:
+    done = forked_on_device(program, str(tmp_path))
     assert done.code == 0, done.err[-3000:]
     # Kineto tells of its start and stop on standard error, and of everything that it finds wrong.
     assert [line for line in done.err.splitlines() if not line.startswith("USDT:")] == []
@@ -67,7 +67,7 @@ for _ in range(3):
 """
 
 
-def test_torch_profiler_that_detaches_from_cupti_between_its_profiles(on_device: Callable[..., Result]) -> None:
-    done = on_device("-c", DETACHING, env={"TEARDOWN_CUPTI": "1"})
+def test_torch_profiler_that_detaches_from_cupti_between_its_profiles(forked_on_device: Callable[..., Result]) -> None:
+    done = forked_on_device("-c", DETACHING, env={"TEARDOWN_CUPTI": "1"})
     assert done.code == 0, done.err[-3000:]
     assert done.out.split() == ["2", "2", "2"]

@@ -19,8 +19,8 @@ def said(done: Result) -> list[str]:
     return [line.removeprefix(SAID) for line in done.err.splitlines() if not line.startswith("USDT:")]
 
 
-def test_ours_first(on_device: Callable[..., Result]) -> None:
-    done = on_device(PROGRAM, "first", "second", "around", "theirs")
+def test_ours_first(forked_on_device: Callable[..., Result]) -> None:
+    done = forked_on_device(PROGRAM, "first", "second", "around", "theirs")
     assert done.code == 0, done.err[-3000:]
     found: dict[str, Any] = json.loads(done.out.splitlines()[-1])
     assert found["first"]["modes"] == ["callbacks", "slots"], "its first use subscribes"
@@ -35,8 +35,8 @@ def test_ours_first(on_device: Callable[..., Result]) -> None:
     assert len(later) == 2 and all(line.startswith("another profiler holds CUPTI: error 39") for line in later)
 
 
-def test_one_that_detaches_from_cupti(on_device: Callable[..., Result]) -> None:
-    done = on_device(PROGRAM, "theirs", "first", env={"TEARDOWN_CUPTI": "1"})
+def test_one_that_detaches_from_cupti(forked_on_device: Callable[..., Result]) -> None:
+    done = forked_on_device(PROGRAM, "theirs", "first", env={"TEARDOWN_CUPTI": "1"})
     assert done.code == 0, done.err[-3000:]
     found: dict[str, Any] = json.loads(done.out.splitlines()[-1])
     assert found["theirs"] == 2 and found["first"]["kernels"] == [2, 2]

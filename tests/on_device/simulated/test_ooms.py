@@ -9,6 +9,7 @@ import pytest
 
 import cuptimem
 from tests.conftest import ROOT, Result
+from tests.forkserver import recorded
 
 pytestmark = pytest.mark.cuda_torch
 MIB = 1 << 20
@@ -18,11 +19,12 @@ OnDevice = Callable[..., Result]
 
 
 @pytest.fixture
-def refused(on_device: OnDevice, tmp_path: Path) -> Callable[..., tuple[Result, dict[str, Any]]]:
+def refused(forked_on_device: OnDevice, tmp_path: Path) -> Callable[..., tuple[Result, dict[str, Any]]]:
     def call(mebibytes: int) -> tuple[Result, dict[str, Any]]:
-        command = ("-m", "cuptimem", "run", "-f", "-o", "x.cmem", PROGRAM, str(ASKED))
+        (tmp_path / "x.cmem").unlink(missing_ok=True)
         # Without workspaces of cuBLAS, which come into being inside of modules and of backward nodes.
-        done = on_device(*command, memory=f"{mebibytes}MiB", env={"CUBLAS_WORKSPACE_CONFIG": ":0:0"})
+        env = {"CUBLAS_WORKSPACE_CONFIG": ":0:0", **recorded("x.cmem")}
+        done = forked_on_device(PROGRAM, str(ASKED), memory=f"{mebibytes}MiB", env=env)
         return done, json.loads(done.out) if done.out else {}
 
     return call

@@ -8,6 +8,7 @@ import pytest
 import cuptimem
 from cuptimem import cli
 from tests.conftest import Result
+from tests.forkserver import recorded
 
 pytestmark = pytest.mark.cuda_torch
 
@@ -57,7 +58,7 @@ def test_pinned_tensors_are_a_device(tmp_path: Path, forked_on_device: Callable[
 
 
 def test_every_verb_has_it(
-    tmp_path: Path, on_device: Callable[..., Result], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, forked_on_device: Callable[..., Result], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "one.py").write_text(
         "import torch\n"
@@ -65,7 +66,7 @@ def test_every_verb_has_it(
         "assert kept[0].is_pinned()\n"
     )
     trace = tmp_path / "one.cmem"
-    assert on_device("-m", "cuptimem", "run", "-o", str(trace), "one.py").code == 0
+    assert forked_on_device("one.py", env=recorded(str(trace))).code == 0
     for verb in ("summary", "peak", "table", "account", "tree"):
         options = [] if verb == "summary" else ["--device", "pinned"]
         assert cli.main([verb, *options, str(trace)]) == 0

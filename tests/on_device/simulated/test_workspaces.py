@@ -1,12 +1,12 @@
 """Workspaces of cuBLAS, cuBLASLt and cuDNN: no line and no module of the program has them."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Result
+from tests.on_device.simulated.conftest import Done
 
 pytestmark = pytest.mark.cuda_torch
 
@@ -26,10 +26,10 @@ print(sum(one.bytes for one in found), kept, {one.where for one in found}, {one.
 """
 
 
-def test_of_matrix_products(on_device: Callable[..., Result], tmp_path: Path) -> None:
+def test_of_matrix_products(forked_on_device: Callable[..., Result], tmp_path: Path) -> None:
     size = 4096 * 1024 * 2 + 16 * 1024 * 8
     environment = {"CUBLAS_WORKSPACE_CONFIG": ":4096:2:16:8"}
-    done = on_device("-c", PROGRAM, str(tmp_path / "a.cmem"), env=environment)
+    done = forked_on_device("-c", PROGRAM, str(tmp_path / "a.cmem"), env=environment)
     assert done.code == 0, done.err[-3000:]
     assert done.out.splitlines()[-1] == f'{2 * size} [] {{"(a library\'s workspace)"}} {{None}}'
 
@@ -43,15 +43,12 @@ with torch.no_grad():
 """
 
 
-def test_of_a_convolution(on_device: Callable[..., Result], tmp_path: Path) -> None:
+def test_of_a_convolution(simulate: Callable[..., Done], tmp_path: Path) -> None:
     trace = str(tmp_path / "a.cmem")
-    (tmp_path / "program.py").write_text(CONVOLUTION)
-    command = ("-m", "cuptimem", "simulate", "--conv-workspace", "1MiB", "-o", trace, "program.py")
-    done = on_device(*command)
+    done = simulate(CONVOLUTION, "--conv-workspace", "1MiB", "-o", trace)
     assert done.code == 0, done.err[-3000:]
-    table = on_device("-m", "cuptimem", "table", "--by", "category", "--what", "allocated", "--json", trace)
-    rows = {row["category"]: row["bytes"] for row in json.loads(table.out)["rows"]}
-    assert rows["workspace"] == 1 << 20
+    rows = simulate("", "--by", "category", "--what", "allocated", trace, verb="table").answer["rows"]
+    assert {row["category"]: row["bytes"] for row in rows}["workspace"] == 1 << 20
 
 
 RECURRENT = """
@@ -74,9 +71,9 @@ print(made.get("kept", 0), made["activation"] >= 2 * 6 * each, made["workspace"]
 """
 
 
-def test_of_a_recurrent_network(on_device: Callable[..., Result], tmp_path: Path) -> None:
+def test_of_a_recurrent_network(forked_on_device: Callable[..., Result], tmp_path: Path) -> None:
     """What it reserves for backward is saved by autograd. States of dropout's random numbers stay."""
     (tmp_path / "program.py").write_text(RECURRENT)
-    done = on_device("program.py")
+    done = forked_on_device("program.py")
     assert done.code == 0, done.err[-3000:]
     assert done.out.splitlines()[-1] == "0 True True"
