@@ -1,10 +1,12 @@
 """cuptimem ranks TRACE ..."""
 
 import argparse
+import os
 from collections.abc import Sequence
 
 from cuptimem.cli import json_options, reading
 from cuptimem.output import json
+from cuptimem.output.pages import writing
 from cuptimem.output.text import rank_views, terminal
 
 
@@ -24,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "-j", "--jobs", type=reading.count, metavar="N", help="processes that read traces (one for each core)"
     )
+    writing.add_output(result)
     return result
 
 
@@ -31,8 +34,16 @@ def main(arguments: Sequence[str]) -> int:
     from cuptimem.distributed import reading as traces
 
     options = parser().parse_args(arguments)
+    first = options.traces[0].rstrip("/")
+    name = f"{first}-ranks.html" if os.path.isdir(first) else "ranks.html"
+    if writing.wanted(options):
+        writing.target(options, name)
     ranks = traces.ranks(options.traces, jobs=options.jobs, code=options.code)
-    if options.json:
+    if writing.wanted(options):
+        from cuptimem.output.pages import ranks as ranks_page
+
+        writing.write_page(options, name, ranks_page.html(ranks))
+    elif options.json:
         json.show(json.ranks(ranks), json_options.bounds(options))
     else:
         terminal.show(rank_views.full(ranks, options.top))

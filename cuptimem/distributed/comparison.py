@@ -108,10 +108,10 @@ class Ranks(Displayed, Brief):
 
     def more(self, place: int) -> int:
         """Bytes of its peak above the middle rank's."""
-        return _peak(self.ranks[place]) - _peak(self.ranks[self.middle])
+        return peak(self.ranks[place]) - peak(self.ranks[self.middle])
 
     def differs(self, place: int) -> bool:
-        return abs(self.more(place)) > _bound(self.ranks[self.middle])
+        return abs(self.more(place)) > bound(self.ranks[self.middle])
 
     @property
     def order(self) -> list[int]:
@@ -143,16 +143,16 @@ class Ranks(Displayed, Brief):
 def compare(found: Iterable[RankSummary], failed: Iterable[tuple[str, str]], held_at: HeldAt) -> Ranks:
     """held_at reads a rank's trace once more: at most eight times the middle rank's, and as often others'."""
     ranks = tuple(sorted(found, key=lambda one: (one.rank is None, one.rank or 0, one.started, one.path)))
-    middle = sorted(range(len(ranks)), key=lambda at: (_peak(ranks[at]), at))[(len(ranks) - 1) // 2]
-    bound = _bound(ranks[middle])
-    outliers = [at for at in range(len(ranks)) if abs(_peak(ranks[at]) - _peak(ranks[middle])) > bound]
-    kinds = _kinds(ranks, sorted(outliers, key=lambda at: -abs(_peak(ranks[at]) - _peak(ranks[middle]))), bound)
+    middle = sorted(range(len(ranks)), key=lambda at: (peak(ranks[at]), at))[(len(ranks) - 1) // 2]
+    least = bound(ranks[middle])
+    outliers = [at for at in range(len(ranks)) if abs(peak(ranks[at]) - peak(ranks[middle])) > least]
+    kinds = _kinds(ranks, sorted(outliers, key=lambda at: -abs(peak(ranks[at]) - peak(ranks[middle]))), least)
     known = {one.rank for one in ranks}
     world = max((one.world for one in ranks if one.world is not None), default=0)
     return Ranks(
         ranks,
         middle,
-        tuple(_difference(ranks, kind, middle, bound, held_at) for kind in kinds[:_EXPLAINED]),
+        tuple(_difference(ranks, kind, middle, least, held_at) for kind in kinds[:_EXPLAINED]),
         sum(len(kind) for kind in kinds[_EXPLAINED:]),
         tuple(_guests(ranks)),
         tuple(_grows(ranks)),
@@ -161,12 +161,12 @@ def compare(found: Iterable[RankSummary], failed: Iterable[tuple[str, str]], hel
     )
 
 
-def _peak(one: RankSummary) -> int:
+def peak(one: RankSummary) -> int:
     return 0 if one.own is None else one.own.peak.bytes
 
 
-def _bound(middle: RankSummary) -> int:
-    return max(_LEAST, _peak(middle) // _SHARE)
+def bound(middle: RankSummary) -> int:
+    return max(_LEAST, peak(middle) // _SHARE)
 
 
 def _kinds(ranks: Sequence[RankSummary], outliers: Sequence[int], bound: int) -> list[tuple[int, ...]]:
@@ -199,7 +199,7 @@ def _difference(
     """At the step in which the one with the higher peak has it: there is the difference."""
     mine, its = ranks[kind[0]].own, ranks[middle].own
     if mine is None or its is None:
-        return Difference(kind, _peak(ranks[kind[0]]) - _peak(ranks[middle]), None, False, (), ())
+        return Difference(kind, peak(ranks[kind[0]]) - peak(ranks[middle]), None, False, (), ())
     here, there, step = mine.peak, its.peak, None
     if (higher := max(here, there, key=lambda held: held.bytes).step) is not None:
         both = [
@@ -262,12 +262,15 @@ def _guests(ranks: Sequence[RankSummary]) -> Iterable[Guest]:
 
 
 def _grows(ranks: Sequence[RankSummary]) -> Iterable[Grows]:
+    return grouped((at, growth) for at, one in enumerate(ranks) for growth in one.growths)
+
+
+def grouped(growths: Iterable[tuple[int, Growth]]) -> list[Grows]:
     """The same line of the same loop is the same leak."""
     found: dict[tuple[str, str, bool], list[tuple[int, Growth]]] = {}
-    for at, one in enumerate(ranks):
-        for growth in one.growths:
-            found.setdefault((growth.line, growth.loop, growth.decided), []).append((at, growth))
-    for group in sorted(found.values(), key=lambda group: (not group[0][1].decided, -group[0][1].bytes_per_step)):
-        yield Grows(
-            max((growth for _, growth in group), key=lambda one: one.bytes_per_step), tuple(at for at, _ in group)
-        )
+    for at, growth in growths:
+        found.setdefault((growth.line, growth.loop, growth.decided), []).append((at, growth))
+    return [
+        Grows(max((growth for _, growth in group), key=lambda one: one.bytes_per_step), tuple(at for at, _ in group))
+        for group in sorted(found.values(), key=lambda group: (not group[0][1].decided, -group[0][1].bytes_per_step))
+    ]

@@ -39,14 +39,8 @@ def ranks(
     code: str | Iterable[str] | None = None,
 ) -> Ranks:
     """See cuptimem.ranks."""
-    names = expand([paths] if isinstance(paths, str | os.PathLike) else paths)
-    if not names:
-        raise Error("no trace of any rank: name files, a folder or a pattern")
     packages = None if code is None else own_code.names(code)
-    found, failed = _summaries(names, executor, min(jobs or os.cpu_count() or 1, len(names)), packages)
-    if not found:
-        path, why = failed[0]
-        raise Error(f"none of {len(names)} traces can be read; {path}: {why}" if len(names) > 1 else why)
+    found, failed = summaries(paths, executor=executor, jobs=jobs, packages=packages)
 
     def held_at(rank: RankSummary, step: int) -> Held | None:
         device = rank.own
@@ -60,6 +54,29 @@ def ranks(
             return None
 
     return compare(found, failed, held_at)
+
+
+def summaries(
+    paths: AnyPath | Iterable[AnyPath],
+    *,
+    executor: Executor | None = None,
+    jobs: int | None = None,
+    packages: Sequence[str] | None = None,
+) -> tuple[list[RankSummary], list[tuple[str, str]]]:
+    """What each trace says, and those that cannot be read. Raises Error where none can."""
+    names = expand([paths] if isinstance(paths, str | os.PathLike) else paths)
+    if not names:
+        raise Error("no trace of any rank: name files, a folder or a pattern")
+    found, failed = _summaries(names, executor, min(jobs or os.cpu_count() or 1, len(names)), packages)
+    if not found:
+        path, why = failed[0]
+        raise Error(f"none of {len(names)} traces can be read; {path}: {why}" if len(names) > 1 else why)
+    return found, failed
+
+
+def is_set(path: str) -> bool:
+    """A folder, a pattern or an address: what may be several traces."""
+    return "://" in path or os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path))
 
 
 def expand(paths: Iterable[AnyPath]) -> list[str]:

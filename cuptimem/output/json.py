@@ -7,7 +7,8 @@ from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any
 
-from cuptimem.distributed.comparison import Ranks, Row
+from cuptimem.distributed.changes import Moved, RanksDiff
+from cuptimem.distributed.comparison import Grows, Ranks, Row
 from cuptimem.output.bounded import NONE, Bounds, bounded
 from cuptimem.output.text import tree_views
 from cuptimem.report.account import Account, AccountRow
@@ -431,6 +432,40 @@ def ranks(one: Ranks) -> dict[str, Any]:
         "growths": [{**asdict(grows.growth), "ranks": labels(grows.ranks)} for grows in one.growths],
         "missing": list(one.missing),
         "failed": [{"path": path, "reason": why} for path, why in one.failed],
+    }
+
+
+def ranks_diff(one: RanksDiff, failed: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    def rows(found: Iterable[Moved]) -> list[dict[str, Any]]:
+        return [{"name": row.name, "before": row.before, "after": row.after} for row in found]
+
+    def leaks(found: Iterable[Grows]) -> list[dict[str, Any]]:
+        return [{**asdict(grows.growth), "ranks": list(grows.ranks)} for grows in found]
+
+    return {
+        "schema": SCHEMA,
+        "ranks": [
+            {
+                "rank": pair.rank,
+                "more": pair.more,
+                "before": None if pair.before is None else asdict(pair.before),
+                "after": None if pair.after is None else asdict(pair.after),
+            }
+            for pair in one.pairs
+        ],
+        "changes": [
+            {
+                "ranks": list(change.ranks),
+                "bytes": change.bytes,
+                "categories": rows(change.categories),
+                "lines": rows(change.lines),
+            }
+            for change in one.changes
+        ],
+        "begun": leaks(one.begun),
+        "ended": leaks(one.ended),
+        "unjoined": list(one.unjoined),
+        "failed": [{"path": path, "reason": why} for path, why in failed],
     }
 
 

@@ -1,9 +1,9 @@
 """Ranks of one job on one screen: the outliers first, and why."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from cuptimem.distributed.comparison import Difference, Grows, Guest, Ranks
-from cuptimem.distributed.summary import RankSummary
+from cuptimem.distributed.summary import Growth, RankSummary
 from cuptimem.output.text.blocks import CODE, LINE, Block, Column, Table, Text
 from cuptimem.output.text.words import count, plural, share, signed, size
 from cuptimem.printable import printable
@@ -11,7 +11,7 @@ from cuptimem.printable import printable
 TOP = 16  # rows of the table
 _LINES = 3  # of a difference
 _CATEGORIES = 3
-_SHOWN = {
+SHOWN = {
     "parameter": ("parameter", "buffer"),
     "gradient": ("gradient", "bucket"),
     "state": ("optimizer state",),
@@ -81,26 +81,26 @@ def _table(ranks: Ranks, top: int) -> Table:
 
 def _by_spread(ranks: Ranks) -> dict[str, int]:
     """The categories, each with its place: where there is little room, those in which ranks differ are shown."""
-    sums = {name: [_category(one, name) for one in ranks.ranks] for name in _SHOWN}
-    order = sorted(_SHOWN, key=lambda name: (min(sums[name]) - max(sums[name]), -max(sums[name])))
-    return {name: order.index(name) for name in _SHOWN}
+    sums = {name: [_category(one, name) for one in ranks.ranks] for name in SHOWN}
+    order = sorted(SHOWN, key=lambda name: (min(sums[name]) - max(sums[name]), -max(sums[name])))
+    return {name: order.index(name) for name in SHOWN}
 
 
 def _category(one: RankSummary, name: str) -> int:
-    return 0 if one.own is None else sum(one.own.peak.categories.get(part, 0) for part in _SHOWN[name])
+    return 0 if one.own is None else sum(one.own.peak.categories.get(part, 0) for part in SHOWN[name])
 
 
 def _row(ranks: Ranks, at: int) -> tuple[str, ...]:
     one, own = ranks.ranks[at], ranks.own(at)
     if own is None:
-        return (ranks.label(at), "", "0 B", signed(ranks.more(at)), *[""] * (5 + len(_SHOWN)), _state(one))
+        return (ranks.label(at), "", "0 B", signed(ranks.more(at)), *[""] * (5 + len(SHOWN)), _state(one))
     return (
         ranks.label(at),
         own.name,
         size(own.peak.bytes),
         signed(ranks.more(at)) if ranks.more(at) else "",
         "" if own.peak.step is None else str(own.peak.step),
-        *(size(_category(one, name)) for name in _SHOWN),
+        *(size(_category(one, name)) for name in SHOWN),
         size(own.end),
         "" if own.reserved is None else size(own.reserved),
         "" if own.used is None else size(own.used),
@@ -164,17 +164,22 @@ def _guest(ranks: Ranks, one: Guest) -> list[Block]:
 
 
 def _grows(ranks: Ranks, one: Grows) -> str:
-    everywhere = len(one.ranks) == len(ranks.ranks)
-    where = "on every rank" if everywhere else f"on {_ranks(ranks, one.ranks)} only"
-    growth = one.growth
+    return grows(one.growth, [ranks.label(at) for at in sorted(one.ranks)], len(ranks.ranks))
+
+
+def grows(growth: Growth, labels: Sequence[str], all: int) -> str:
+    where = "on every rank" if len(labels) == all else f"on {named(labels)} only"
     loop = "" if growth.loop in ("", "training") else f" of {printable(growth.loop)}"
     held = f", held by {printable(growth.holder)}" if growth.holder else ""
     return f"{where}: {size(round(growth.bytes_per_step))} a step{loop} at {printable(growth.line)}{held}"
 
 
 def _ranks(ranks: Ranks, places: Iterable[int]) -> str:
+    return named([ranks.label(at) for at in sorted(places)])
+
+
+def named(labels: Sequence[str]) -> str:
     """rank 3; ranks 0, 4 to 7 and 9"""
-    labels = [ranks.label(at) for at in sorted(places)]
     if len(labels) == 1:
         return f"rank {labels[0]}" if labels[0].isdigit() else labels[0]
     parts: list[list[str]] = []
@@ -199,5 +204,9 @@ def _missing(ranks: Ranks) -> list[Block]:
         )
         which = "rank" if len(ranks.missing) == 1 else "ranks"
         blocks.append(Text(f"! no trace of {which} {some}", "warning"))
-    blocks += [Text(f"! {printable(path)}: {printable(why)}", "warning", hang=4) for path, why in ranks.failed]
+    blocks += unread(ranks.failed)
     return [Text(), *blocks] if blocks else []
+
+
+def unread(failed: Iterable[tuple[str, str]]) -> list[Block]:
+    return [Text(f"! {printable(path)}: {printable(why)}", "warning", hang=4) for path, why in failed]
