@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from cuptimem import naming
 from cuptimem.cli import reading
 from cuptimem.cli.parsing import Parser
+from cuptimem.errors import Error
 from cuptimem.output import exports
 from cuptimem.output.text import terminal
 from cuptimem.output.text.words import size
@@ -25,6 +26,12 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     reading.add_file(result)
+    result.add_argument(
+        "others",
+        metavar="TRACE",
+        nargs="*",
+        help="of perfetto: those of the other ranks; FILE may be a folder or a pattern",
+    )
     result.add_argument("--to", required=True, choices=tuple(exports.FORMATS), metavar="FORMAT", help="see below")
     result.add_argument(
         "-o",
@@ -44,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         "--least",
         type=reading.size,
         metavar="SIZE",
-        help="of chrome: draw blocks of at least this size (default: so that at most 50,000 are drawn)",
+        help="of chrome and perfetto: draw blocks of at least this size (default: so that at most 50,000 are drawn)",
     )
     result.add_argument(
         "--newest", type=reading.count, metavar="N", help="of memory-viz: only the newest N events of each device"
@@ -56,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
+    others = _others(options)
     target = "/dev/stdout" if options.output == "-" else options.output
     name = os.path.basename(options.file)
     with reading.hints_about(options.file), terminal.progress(f"exporting {name}") as tell:
@@ -67,6 +75,7 @@ def main(arguments: Sequence[str]) -> int:
             table=options.table,
             code=options.code,
             force=options.force,
+            others=others,
             progress=tell,
         )
         written = exports.export(options.file, options.to, target, asked)
@@ -76,3 +85,23 @@ def main(arguments: Sequence[str]) -> int:
     what = written.what if is_stream(written.path) else f"{written.what}, {size(written.bytes)}"
     terminal.say(f"wrote {naming.shown(written.path)}: {what}; open it in {written.opens}", said)
     return 0
+
+
+def _others(options: argparse.Namespace) -> tuple[str, ...]:
+    """The traces of ranks beside the first, which options.file is from then on."""
+    if options.to != "perfetto":
+        if options.others:
+            raise Error(f"--to {options.to} is of one trace; several are of perfetto")
+        return ()
+    from cuptimem.distributed import reading as traces
+
+    named = [options.file, *options.others]
+    if any("://" in one for one in named):
+        raise Error("an export reads files: copy the traces here first")
+    found = traces.expand(named)
+    if not found:
+        raise Error("no trace of any rank: name files, a folder or a pattern")
+    if options.output is None and os.path.isdir(options.file):
+        options.output = options.file.rstrip("/") + exports.FORMATS["perfetto"].suffix
+    options.file = found[0]
+    return tuple(found[1:])

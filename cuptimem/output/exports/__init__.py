@@ -33,6 +33,9 @@ FORMATS = {
     "firefox": Format(
         "every allocation and free for profiler.firefox.com", ".firefox.json.gz", "output.exports.firefox"
     ),
+    "perfetto": Format(
+        "the ranks of a job in one file, aligned by step, for Perfetto", ".perfetto.zip", "output.exports.perfetto"
+    ),
     "collapsed": Format(
         "one line per stack, for flamegraph.pl and others", ".collapsed.txt", "output.exports.collapsed"
     ),
@@ -52,10 +55,13 @@ class Options:
 
     device: str | None = None  # None: all
     what: str | None = None  # speedscope, pprof: None is all of them; collapsed: None is "peak"
-    least: int | None = None  # chrome: bytes from which on a block is drawn; None: so that the file stays usable
+    least: int | None = (
+        None  # chrome, perfetto: bytes from which on a block is drawn; None: so that the file stays usable
+    )
     newest: int | None = None  # memory-viz: only so many of each device's events; None: all
     table: str | None = None  # csv: only this one; path is then a file
     code: tuple[str, ...] | None = None  # as of cuptimem.open
+    others: tuple[str, ...] = ()  # perfetto: the traces of the other ranks
     window: int = 0
     force: bool = False  # replace what is there
     progress: Callable[[float], bool] | None = None  # as of cuptimem.open

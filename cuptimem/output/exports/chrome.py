@@ -7,6 +7,7 @@ and the highest value of an interval, blocks and [memory] events from a size on 
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import IO, Any
 
 import cuptimem
@@ -14,6 +15,7 @@ from cuptimem.output.exports import Options, Written, events
 from cuptimem.output.exports.events import BLOCKS, Block, Events
 from cuptimem.output.exports.stacked import label
 from cuptimem.output.text import words
+from cuptimem.report.model import Report
 
 _BLOCKS_MOST = 50_000  # drawn where no size was asked for
 _INTERVALS = 10_000  # of a curve
@@ -24,14 +26,17 @@ _DEVICE_TYPES = {"cpu": 0, "cuda": 1, "hip": 6, "xpu": 12}  # c10::DeviceType
 
 
 class _Writer:
-    """The list of events, one a line."""
+    """The list of events, one a line. later_us: by how much each is later than in its recording."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], later_us: float = 0) -> None:
         self._file = file
+        self._later_us = later_us
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
         self.count = 0
 
     def add(self, event: dict[str, Any]) -> None:
+        if self._later_us and event["ph"] != "M":
+            event["ts"] += self._later_us
         self._file.write((",\n" if self.count else "").encode() + self._encode(event).encode())
         self.count += 1
 
@@ -77,17 +82,27 @@ def _device_numbers(device: str) -> tuple[int, int]:
     return _DEVICE_TYPES.get(kind, -1), int(index) if index.isdecimal() else -1
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Of one recording in a file of several: its label, its process's number, and what keeps its tracks apart."""
+
+    label: str
+    pid: int
+    first_block: int
+    later_ns: int
+
+
 class _Export:
-    def __init__(self, source: Events, out: _Writer, least: int) -> None:
+    def __init__(self, source: Events, out: _Writer, least: int, place: Place | None) -> None:
         self.source, self.out, self.least = source, out, least
-        pid = source.report.environment.get("pid", "")
-        self.pid = int(pid) if pid.isdecimal() and len(pid) < 10 else 1
+        self.pid = pid_of(source.report) if place is None else place.pid
+        self.label = "" if place is None else f"{place.label}: "
         self.interval = source.report.duration_ns // _INTERVALS
         self.curves: dict[str, _Curve] = {}
         self.live: dict[str, int] = {}
         self.reserved: dict[str, int] = {}
         self.open: dict[tuple[str, int], tuple[int, Block]] = {}  # what is drawn and alive
-        self.drawn = 0
+        self.drawn = self.first_block = 0 if place is None else place.first_block
         self.step: int | None = None
         self.streams: dict[int, tuple[str, int]] = {}  # correlation -> device, stream
         self.tracks: dict[tuple[str, int], int] = {}
@@ -115,7 +130,7 @@ class _Export:
         def name(what: str, tid: int, value: dict[str, Any]) -> None:
             self.out.add({"ph": "M", "pid": self.pid, "tid": tid, "name": what, "ts": 0, "args": value})
 
-        name("process_name", 0, {"name": f"{events.title(self.source.report)} (memory by cuptimem)"})
+        name("process_name", 0, {"name": f"{self.label}{events.title(self.source.report)} (memory by cuptimem)"})
         name("process_labels", 0, {"labels": ", ".join(map(events.text, self.peaks)) or "no device"})
         if self.source.steps:
             name("thread_name", _STEPS_TRACK, {"name": "steps"})
@@ -288,9 +303,29 @@ def usable_least(sizes: Iterator[int], most: int = _BLOCKS_MOST) -> int:
     return 0
 
 
+def pid_of(report: Report) -> int:
+    pid = report.environment.get("pid", "")
+    return int(pid) if pid.isdecimal() and len(pid) < 10 else 1
+
+
 def write(trace: str, path: str, options: Options) -> Written:
     events.refuse(path, options)
     source = Events(trace, options)
+    with events.target(path, options) as file:
+        count, drawn, notes = write_events(file, source, options)
+    return Written(
+        path,
+        events.size(path),
+        f"{words.plural(count, 'event')}, {words.plural(drawn, 'block')} drawn",
+        "https://ui.perfetto.dev (open trace file) or chrome://tracing",
+        notes,
+    )
+
+
+def write_events(
+    file: IO[bytes], source: Events, options: Options, place: Place | None = None
+) -> tuple[int, int, tuple[str, ...]]:
+    """Events, blocks drawn, and what is not in it."""
     if options.least is not None:
         least = options.least
     elif source.report.allocations <= _BLOCKS_MOST:
@@ -300,27 +335,20 @@ def write(trace: str, path: str, options: Options) -> Written:
     notes = list(events.caveats(source.report))
     if least > 0:
         notes.insert(0, f"blocks below {words.size(least)} are in the counters only (--least changes that)")
-    with events.target(path, options) as file:
-        head = {
-            "schemaVersion": 1,
-            "displayTimeUnit": "ms",
-            "deviceProperties": [],
-            "baseTimeNanoseconds": source.report.start_realtime_ns,
-            "otherData": {
-                "exporter": f"cuptimem {cuptimem.__version__}",
-                "state": source.report.state,
-                "smallest block drawn, bytes": least,
-                "missing": notes,
-            },
-        }
-        file.write(json.dumps(head)[:-1].encode() + b',"traceEvents":[\n')
-        export = _Export(source, _Writer(file), least)
-        export.run()
-        file.write(b"\n]}\n")
-    return Written(
-        path,
-        events.size(path),
-        f"{words.plural(export.out.count, 'event')}, {words.plural(export.drawn, 'block')} drawn",
-        "https://ui.perfetto.dev (open trace file) or chrome://tracing",
-        tuple(notes),
-    )
+    head = {
+        "schemaVersion": 1,
+        "displayTimeUnit": "ms",
+        "deviceProperties": [],
+        "baseTimeNanoseconds": source.report.start_realtime_ns,
+        "otherData": {
+            "exporter": f"cuptimem {cuptimem.__version__}",
+            "state": source.report.state,
+            "smallest block drawn, bytes": least,
+            "missing": notes,
+        },
+    }
+    file.write(json.dumps(head)[:-1].encode() + b',"traceEvents":[\n')
+    export = _Export(source, _Writer(file, 0 if place is None else place.later_ns / 1000), least, place)
+    export.run()
+    file.write(b"\n]}\n")
+    return export.out.count, export.drawn - export.first_block, tuple(notes)
