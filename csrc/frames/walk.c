@@ -124,21 +124,22 @@ static __attribute__((noinline)) int collect(const char *top, const char **frame
  * hashed again (known + 1: none), or -1 if the chain differs. */
 static inline int verify(cm_walk *walk, int known)
 {
-    int changed = known + 1;
-    const char *frame = walk->level[known].frame;
+    const cm_walk_level *level = &walk->level[known], *outermost = level + 1;
+    const char *frame = level->frame;
 
-    for (int k = known; k > 0; k--) {
-        const char *outer = walk->level[k - 1].frame;
-        if (cm_frame_ip(frame) != walk->level[k].ip)
-            changed = k;
+#pragma GCC unroll 4
+    for (; level > walk->level; level--) {
+        const char *outer = level[-1].frame;
+        outermost = cm_frame_ip(frame) != level->ip ? level : outermost;
         if (UNLIKELY(cm_frame_previous(frame) != outer))
             return -1;
         frame = outer;
     }
-    if (cm_frame_ip(frame) != walk->level[0].ip)
-        changed = 0;
+    if (cm_frame_ip(frame) != level->ip)
+        outermost = level;
     if (UNLIKELY(cm_frame_previous(frame) != NULL))
         return -1;
+    int changed = (int)(outermost - walk->level);
 
     /* Equal addresses do not make module frames equal: `for layer in layers: x = layer(x)` enters
      * the same frame at the same instruction with another self. */

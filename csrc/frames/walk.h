@@ -6,7 +6,14 @@
 
 #include <stdint.h>
 
+#include "../base/event.h"
+
 enum { CM_WALK_DEPTH = 512 }; /* of deeper stacks only the innermost frames are recorded */
+
+typedef struct cm_walk_level {
+    const char *frame;
+    uint64_t ip;
+} cm_walk_level;
 
 /* A thread's memory of its last walk, which the next one only verifies. Initialized to zero;
  * private to frames/. Levels count from the outermost frame. Fields that every walk reads come
@@ -18,10 +25,7 @@ typedef struct cm_walk {
     uint32_t last_stack;
     int32_t depth, modules;
     uint16_t index[256]; /* frame address -> level; only a hint */
-    struct {
-        const char *frame;
-        uint64_t ip;
-    } level[CM_WALK_DEPTH];
+    cm_walk_level level[CM_WALK_DEPTH];
     uint64_t hash[CM_WALK_DEPTH]; /* of this level and everything outside it */
     /* The levels that are module calls, outermost first, and each one's module (or its type, after
      * modules were collapsed). */
@@ -41,6 +45,15 @@ typedef struct cm_walk_top {
     uint64_t frame, ip;
 } cm_walk_top;
 cm_walk_top cm_walk_top_hook(void);
+
+/* The same, in the hook that has just captured this stack. */
+static inline cm_walk_top cm_walk_captured_top_hook(const cm_walk *walk, uint32_t stack)
+{
+    if (stack == CM_STACK_NONE || walk->depth == 0)
+        return cm_walk_top_hook();
+    const cm_walk_level *innermost = &walk->level[walk->depth - 1];
+    return (cm_walk_top){(uint64_t)innermost->frame, innermost->ip};
+}
 
 /* An id (>= 1) for a C string that is never freed (a type's RTTI name), 0 if it cannot be defined.
  * Lock-free once the pointer is known. Equal texts have one id. */

@@ -31,22 +31,18 @@ typedef void (*report_oom_fn)(int64_t size, size_t allocated, size_t reserved, d
 #define ENTERED cm_producer *t __attribute__((cleanup(cm_emit_leave_hook)))
 #define FORWARD(symbol, variant, type) CM_SLOT_ORIGINAL(cm_allocator_symbols[symbol], variant, type)
 
-static inline cm_producer *enter_hook(void)
-{
-    return cm_is_recording() ? cm_enter_hook() : NULL;
-}
-
 /* All CPU memory is one device, whatever index the caller gives. */
 static inline int8_t index_of(device on)
 {
     return on.type == CM_DEVICE_CPU ? -1 : on.index;
 }
 
-static inline void record_alloc_hook(cm_producer *t, const void *block, int64_t size, device on)
+static inline __attribute__((always_inline)) void
+record_alloc_hook(cm_producer *t, const void *block, int64_t size, device on)
 {
     cm_operators_hook(t);
     uint32_t stack = cm_walk_capture_hook(cm_producer_walk(t));
-    uint8_t flags = cm_emit_node_flags_hook(t);
+    uint8_t flags = cm_emit_node_flags_hook(t, stack);
     cm_event *e = cm_emit_reserve_hook(t);
 
     if (e == NULL)
@@ -84,7 +80,7 @@ static inline void record_free_hook(cm_producer *t, const void *block, int64_t s
 static void record_oom_hook(cm_producer *t, int64_t size, uint64_t allocated, device on)
 {
     uint32_t stack = cm_walk_capture_hook(cm_producer_walk(t));
-    uint8_t flags = cm_emit_node_flags_hook(t);
+    uint8_t flags = cm_emit_node_flags_hook(t, stack);
     cm_event *e = cm_emit_reserve_hook(t);
 
     if (e == NULL)
@@ -169,7 +165,7 @@ static const device cpu = {CM_DEVICE_CPU, -1};
 static inline __attribute__((always_inline)) void cpu_new_hook(int variant, void *self, void *block,
                                                                size_t size)
 {
-    ENTERED = enter_hook();
+    ENTERED = cm_enter_hook();
 
     if (t != NULL && block != NULL) /* torch.empty(0) reports a block at no address */
         record_alloc_hook(t, block, (int64_t)size, cpu);
@@ -179,7 +175,7 @@ static inline __attribute__((always_inline)) void cpu_new_hook(int variant, void
 static inline __attribute__((always_inline)) void cpu_delete_hook(int variant, void *self,
                                                                   void *block)
 {
-    ENTERED = enter_hook();
+    ENTERED = cm_enter_hook();
 
     if (t != NULL && block != NULL)
         record_free_hook(t, block, 0, cpu);
@@ -188,7 +184,7 @@ static inline __attribute__((always_inline)) void cpu_delete_hook(int variant, v
 
 static inline __attribute__((always_inline)) void cpu_oom_hook(int variant, void *self, size_t size)
 {
-    ENTERED = enter_hook();
+    ENTERED = cm_enter_hook();
 
     if (t != NULL)
         record_oom_hook(t, (int64_t)size, CM_OOM_UNKNOWN, cpu); /* its allocator keeps no total */
@@ -199,7 +195,7 @@ static inline __attribute__((always_inline)) void
 report_hook(int variant, void *block, int64_t size, size_t allocated, size_t reserved, device on)
 {
     uintptr_t site = (uintptr_t)__builtin_return_address(0);
-    ENTERED = enter_hook();
+    ENTERED = cm_enter_hook();
     cm_cuda_call *call = size > 0 && on.type == CM_DEVICE_CUDA ? &cm_cuda_tls : NULL;
 
     if (call != NULL && __builtin_expect(call->taken != 0, 0))
@@ -231,7 +227,7 @@ report_hook(int variant, void *block, int64_t size, size_t allocated, size_t res
 static inline __attribute__((always_inline)) void
 report_oom_hook(int variant, int64_t size, size_t allocated, size_t reserved, device on)
 {
-    ENTERED = enter_hook();
+    ENTERED = cm_enter_hook();
 
     if (t != NULL)
         record_oom_hook(t, size, allocated, on);

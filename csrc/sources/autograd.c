@@ -139,7 +139,7 @@ static void created_hook(uint64_t number)
         return;
     number_thread_hook(t);
     uint32_t stack = cm_walk_capture_hook(cm_producer_walk(t));
-    uint8_t flags = cm_emit_node_flags_hook(t);
+    uint8_t flags = cm_emit_node_flags_hook(t, stack);
     cm_event *e = cm_emit_reserve_hook(t);
     if (e != NULL) {
         *e = (cm_event){
@@ -219,7 +219,7 @@ static void end_run_hook(const run *r)
         return;
     me->running = r->outer;
     me->top = r->outer_top;
-    cm_producer *t = cm_is_recording() ? cm_enter_hook() : NULL;
+    cm_producer *t = cm_enter_hook();
     if (t == NULL) {
         /* Recording was switched off while the node ran. If the same capture goes on, its end must
          * be emitted later, or it would seem to run forever. */

@@ -90,7 +90,7 @@ void cm_cuda_unreported_hook(const void *block, size_t size, int8_t device)
     cm_cuda_call *call = &cm_cuda_tls;
     bool direct = call->taken != 0 && call->taken == (uint64_t)(uintptr_t)block;
     uintptr_t site = call->site;
-    ENTERED = cm_is_recording() ? cm_enter_hook() : NULL;
+    ENTERED = cm_enter_hook();
 
     call->device = device;
     if (direct) {
@@ -113,7 +113,7 @@ bool cm_cuda_met_direct(void)
 
 static void record_refused_hook(size_t size, int8_t device)
 {
-    ENTERED = cm_is_recording() ? cm_enter_hook() : NULL;
+    ENTERED = cm_enter_hook();
 
     if (t != NULL)
         cm_emit_put_stack_hook(t, event_of(CM_EV_OOM, CM_OOM_UNKNOWN, size, device));
@@ -152,7 +152,7 @@ static void drop_taken_hook(cm_cuda_call *call)
 
 static void record_direct_hook(const void *block, size_t size, int8_t device)
 {
-    ENTERED = cm_is_recording() ? cm_enter_hook() : NULL;
+    ENTERED = cm_enter_hook();
 
     if (t != NULL)
         put_direct_hook(t, block, size, device);
@@ -218,7 +218,7 @@ static inline __attribute__((always_inline)) int take_hook(int variant, void **m
 /* Recorded before the memory is freed, for another thread may get it at once. */
 static void record_back_hook(cm_event_kind kind, const void *memory)
 {
-    ENTERED = memory != NULL && cm_is_recording() ? cm_enter_hook() : NULL;
+    ENTERED = memory != NULL ? cm_enter_hook() : NULL;
 
     if (t != NULL)
         cm_emit_put_hook(t, event_of(kind, (uint64_t)(uintptr_t)memory, 0, CM_DEVICE_UNKNOWN));
@@ -240,7 +240,7 @@ static inline __attribute__((always_inline)) int give_back_hook(int variant, voi
 
 static void record_async_hook(const void *memory, size_t size, int8_t device)
 {
-    ENTERED = memory != NULL && cm_is_recording() ? cm_enter_hook() : NULL;
+    ENTERED = memory != NULL ? cm_enter_hook() : NULL;
 
     if (t == NULL)
         return;

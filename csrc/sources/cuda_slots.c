@@ -68,7 +68,7 @@ void cm_cuda_slot_enter_hook(cm_slot_call *call)
         return;
     describe(&piece, row, call->words);
     piece.size = cm_call_bytes(row, call->words);
-    ENTERED = cm_is_recording() ? cm_enter_hook() : NULL;
+    ENTERED = cm_enter_hook();
     if (t == NULL)
         return;
     cm_driver_free_hook(t, &piece);
@@ -84,7 +84,7 @@ static void record_new_hook(const cm_slot_call *call, const cm_call *row)
         return;
     describe(&piece, row, call->words);
     piece.size = cm_call_bytes(row, call->words);
-    ENTERED = cm_is_recording() ? cm_enter_hook() : NULL;
+    ENTERED = cm_enter_hook();
     if (t == NULL)
         return;
     piece.library = cm_library_of_site_hook(call->site - 1);
@@ -93,7 +93,7 @@ static void record_new_hook(const cm_slot_call *call, const cm_call *row)
 
 static void record_failed_hook(const cm_slot_call *call, int status)
 {
-    ENTERED = cm_is_recording() ? cm_enter_hook() : NULL;
+    ENTERED = cm_enter_hook();
 
     if (t != NULL && cm_producer_generation(t) == call->generation &&
         cm_driver_tls.events == call->events)

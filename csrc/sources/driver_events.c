@@ -32,7 +32,7 @@ static void piece_hook(cm_producer *t, cm_event_kind kind, const cm_driver_piece
     uint64_t time = piece->time != 0 ? piece->time : cm_clock_after_loads();
     uint8_t of_node = 0;
 
-    if (kind == CM_EV_DRIVER_NEW && (cm_emit_node_flags_hook(t) & CM_EVF_NODE_STACK) != 0)
+    if (kind == CM_EV_DRIVER_NEW && (cm_emit_node_flags_hook(t, stack) & CM_EVF_NODE_STACK) != 0)
         of_node = CM_EVF_OF_NODE;
     cm_driver_tls.events++;
     put_hook(t, (cm_event){.time = time,

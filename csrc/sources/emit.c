@@ -30,6 +30,6 @@ void cm_emit_put_hook(cm_producer *t, cm_event event)
 void cm_emit_put_stack_hook(cm_producer *t, cm_event event)
 {
     event.stack = cm_walk_capture_hook(cm_producer_walk(t));
-    event.flags |= cm_emit_node_flags_hook(t);
+    event.flags |= cm_emit_node_flags_hook(t, event.stack);
     cm_emit_put_hook(t, event);
 }

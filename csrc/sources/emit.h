@@ -38,14 +38,14 @@ void cm_emit_put_hook(cm_producer *t, cm_event event);
 /* The same, with this thread's stack and node flags. */
 void cm_emit_put_stack_hook(cm_producer *t, cm_event event);
 
-/* The current CM_EVF_IN_NODE and CM_EVF_NODE_STACK. */
-static inline uint8_t cm_emit_node_flags_hook(const cm_producer *t)
+/* The current CM_EVF_IN_NODE and CM_EVF_NODE_STACK, after this stack was captured. */
+static inline uint8_t cm_emit_node_flags_hook(const cm_producer *t, uint32_t stack)
 {
     const cm_emit_thread *me = &cm_emit_tls;
 
     if (__builtin_expect(me->running == 0, 1) || me->running != cm_producer_generation(t))
         return 0;
-    cm_walk_top top = cm_walk_top_hook();
+    cm_walk_top top = cm_walk_captured_top_hook(&t->walk, stack);
     return CM_EVF_IN_NODE |
            (top.frame == me->top.frame && top.ip == me->top.ip ? CM_EVF_NODE_STACK : 0);
 }

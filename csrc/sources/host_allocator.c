@@ -39,11 +39,6 @@ static struct {
 
 #define ENTERED cm_producer *t __attribute__((cleanup(cm_emit_leave_hook)))
 
-static inline cm_producer *enter_hook(void)
-{
-    return cm_is_recording() ? cm_enter_hook() : NULL;
-}
-
 static cm_event event_of(cm_event_kind kind, const void *data, size_t size)
 {
     return (cm_event){
@@ -58,7 +53,7 @@ static cm_event event_of(cm_event_kind kind, const void *data, size_t size)
 static void deleter_hook(void *context)
 {
     {
-        ENTERED = enter_hook();
+        ENTERED = cm_enter_hook();
         if (t != NULL)
             cm_emit_put_hook(t, event_of(CM_EV_FREE, ((const host_block *)context)->data, 0));
     }
@@ -84,7 +79,7 @@ static cm_data_ptr allocate_hook(void *self, size_t size)
         !take_deleter_hook(&given))
         return given;
     given.context[0] = (void *)deleter_hook;
-    ENTERED = enter_hook();
+    ENTERED = cm_enter_hook();
     if (t == NULL)
         return given;
     cm_operators_hook(t);

@@ -12,8 +12,7 @@ typedef void (*set_read_hook_fn)(read_hook hook);
 
 static void host_read_hook(const void *address, size_t bytes, int device, bool written)
 {
-    cm_producer *t __attribute__((cleanup(cm_emit_leave_hook))) =
-        cm_is_recording() ? cm_enter_hook() : NULL;
+    cm_producer *t __attribute__((cleanup(cm_emit_leave_hook))) = cm_enter_hook();
 
     if (t == NULL)
         return;

@@ -26,7 +26,7 @@ static bool register_symbols(void)
 /* Marks slots that were patched during recording: calls before that were missed. */
 static void mark_late(int patched)
 {
-    cm_producer *t = patched > 0 && cm_is_recording() ? cm_enter_hook() : NULL;
+    cm_producer *t = patched > 0 ? cm_enter_hook() : NULL;
 
     if (t == NULL)
         return;

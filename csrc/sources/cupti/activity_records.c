@@ -490,7 +490,7 @@ static void parse_by_size(cm_producer *t, uint8_t *buffer, size_t valid)
 
 void cm_cupti_records_parse(uint8_t *buffer, size_t valid)
 {
-    cm_producer *t = cm_is_recording() ? cm_enter_hook() : NULL;
+    cm_producer *t = cm_enter_hook();
 
     if (t == NULL)
         return;
