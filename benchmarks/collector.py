@@ -8,12 +8,12 @@ operation after the other (an allocation and its free), `training` has autograd 
 from __future__ import annotations
 
 import argparse
-import re
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+
+from benchmarks import callgrind
 
 ROOT = Path(__file__).resolve().parents[1]
 REPLAYED = ("blocks", "driver_join", "driver_map", "driver_map_events", "driver_totals", "group_totals", "nodes")
@@ -32,37 +32,13 @@ def compile_program(target: Path) -> None:
     subprocess.run(["gcc", *FLAGS, *map(str, sources), "-o", str(target), "-lpthread"], check=True)
 
 
-def instructions(counts: Path) -> Counter[str]:
-    """By function, of the threads but the first one: the program's own publishes the events."""
-    found: Counter[str] = Counter()
-    for thread in counts.parent.glob(f"{counts.name}-*"):
-        if thread.name.endswith("-01"):
-            continue
-        names: dict[str, str] = {}
-        function, called = "", False
-        for line in thread.read_text().splitlines():
-            if match := re.match(r"c?fn=(\(\d+\))(?: (.*))?", line):
-                name = names.setdefault(match[1], match[2] or "")
-                function = name if line.startswith("fn=") else function
-            elif line.startswith("calls="):
-                called = True  # the next line has what was spent in the function that is called
-            elif re.match(r"[+\-*\d]", line):
-                if not called:
-                    found[function] += int(line.split()[1])
-                called = False
-    return found
-
-
 def measure(program: Path, folder: Path, stream: str, rounds: int) -> tuple[int, Counter[str]]:
     rings = folder / "rings"
     rings.mkdir(exist_ok=True)
     counts = folder / stream
-    valgrind = ["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={counts}"]
-    run = [*valgrind, str(program), str(folder / "t.cmem"), str(rings), stream, str(rounds)]
-    done = subprocess.run(run, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"benchmarks.collector: {done.stderr.strip()}")
-    return int(done.stdout), instructions(counts)
+    events = callgrind.run([str(program), str(folder / "t.cmem"), str(rings), stream, str(rounds)], counts)
+    _, collector = callgrind.by_thread(counts)  # the first thread publishes the events
+    return int(events), collector
 
 
 def main() -> None:
