@@ -10,6 +10,7 @@ import pytest
 
 import cuptimem
 from tests.conftest import ROOT, Result, clean_environment
+from tests.forkserver import Forks
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.costly]
@@ -26,10 +27,21 @@ def launch(folder: Path, *command: str) -> Result:
     return Result(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("job")
-    done = launch(folder, str(HERE / "ddp.py"))
+def fork(folder: Path, script: Path) -> Result:
+    """The same, without four imports of PyTorch and torchrun's own."""
+    environment = {**clean_environment(), "PYTHONPATH": str(ROOT)}
+    servers = Forks(sys.executable, environment)
+    try:
+        server = servers.of(script.read_text())
+        return server.run(HERE / "forked.py", "4", str(script), environment=environment, cwd=folder)
+    finally:
+        servers.close()
+
+
+@pytest.fixture(scope="module", params=["forks", pytest.param("torchrun", marks=pytest.mark.extended)])
+def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, script = tmp_path_factory.mktemp("job"), HERE / "ddp.py"
+    done = fork(folder, script) if request.param == "forks" else launch(folder, str(script))
     assert done.code == 0, done.err
     return folder
 
