@@ -213,7 +213,7 @@ def large(folder: Path, devices: int, lines: int, frames: int, letter: str) -> R
     ("devices", "lines", "frames", "letter"),
     [
         (1, 600, 30, "x"),
-        (8, 600, 30, "x"),
+        pytest.param(8, 600, 30, "x", marks=pytest.mark.extended),
         (8, 600, 30, "\U0001f600"),
         pytest.param(64, 100, 30, "\x01", marks=pytest.mark.extended),
         (300, 20, 3, "é"),
