@@ -62,6 +62,7 @@ def test_a_larger_model_fails_with_the_line_that_did_it(project: Path) -> None:
     assert re.search(changed, text), text
 
 
+@pytest.mark.extended
 def test_a_leak_fails_with_its_line(project: Path) -> None:
     change(project, "    optimizer.step()\n", "    optimizer.step()\n    kept.append(batch + 1)\n\n\nkept = []\n")
     code, text = check(project)

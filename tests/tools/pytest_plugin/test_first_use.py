@@ -67,9 +67,9 @@ def _listed(ran: pytest.RunResult) -> list[str]:
     ("options", "listed"),
     [
         ((), OVER),
-        (("-rf",), OVER),
-        (("-q", "-ra"), OVER),
-        (("-n1",), OVER),
+        pytest.param(("-rf",), OVER, marks=pytest.mark.extended),
+        pytest.param(("-q", "-ra"), OVER, marks=pytest.mark.extended),
+        pytest.param(("-n1",), OVER, marks=pytest.mark.extended),
         (("-rA",), [*(f"PASSED test_it.py::test_{name}" for name in ("left", "nothing_left", "garbage")), *OVER]),
         (("-rN",), []),
         (("--no-summary", "--color=yes"), []),
@@ -96,7 +96,7 @@ def test_failures_stand_beside_them_and_are_counted_as_before(pytester: pytest.P
     assert sum("test_large ___" in line for line in ran.outlines) == 1  # not among pytest's FAILURES, too
 
 
-@pytest.mark.parametrize(("option", "first"), [("--lf", 2), ("--ff", 4)])
+@pytest.mark.parametrize(("option", "first"), [pytest.param("--lf", 2, marks=pytest.mark.extended), ("--ff", 4)])
 def test_tests_over_a_limit_are_run_again_as_failures_are(pytester: pytest.Pytester, option: str, first: int) -> None:
     pytester.makepyfile(test_it=TESTS)
     assert pytester.runpytest_subprocess().ret == 1
@@ -172,7 +172,14 @@ def test_a_wrong_number_of_rows(pytester: pytest.Pytester, rows: str) -> None:
     assert ran.ret == pytest.ExitCode.USAGE_ERROR
 
 
-@pytest.mark.parametrize("words", [["sub"], ["sub/test_it.py"], ["sub/test_it.py::test_one"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sub"],
+        pytest.param(["sub/test_it.py"], marks=pytest.mark.extended),
+        ["sub/test_it.py::test_one"],
+    ],
+)
 def test_a_path_is_no_name(pytester: pytest.Pytester, words: list[str]) -> None:
     """Its conftest is found, too, as without the option."""
     folder = pytester.mkdir("sub")
@@ -218,26 +225,25 @@ def test_a_rule_that_compared_nothing_says_how_to_let_it_pass(pytester: pytest.P
     assert pytester.runpytest_subprocess("--cuptimem-compare-fail=leak:0B", "--cuptimem-compare-lenient").ret == 0
 
 
-@pytest.mark.parametrize(
-    ("spoil", "wrong"),
-    [
-        (lambda text: "no JSON", "not JSON in line 1, column 1"),
-        (lambda text: text[: len(text) // 2], "not JSON in line "),
-        (lambda text: text.replace('"schema": 1', '"schema": 99'), "its schema is 99"),
-        (lambda text: re.sub(r'"peak": \d+', '"peak": "8"', text), "peak is '8'"),
-        (lambda text: "[]", "not a baseline of cuptimem"),
-        (lambda text: None, "no baseline was ever saved there"),
-    ],
+SPOILED: tuple[tuple[Callable[[str], str | None], str], ...] = (
+    (lambda text: "no JSON", "not JSON in line 1, column 1"),
+    (lambda text: text[: len(text) // 2], "not JSON in line "),
+    (lambda text: text.replace('"schema": 1', '"schema": 99'), "its schema is 99"),
+    (lambda text: re.sub(r'"peak": \d+', '"peak": "8"', text), "peak is '8'"),
+    (lambda text: "[]", "not a baseline of cuptimem"),
+    (lambda text: None, "no baseline was ever saved there"),
 )
-def test_a_baseline_that_cannot_be_read_ends_the_run_at_once(
-    pytester: pytest.Pytester, spoil: Callable[[str], str | None], wrong: str
-) -> None:
+
+
+def test_a_baseline_that_cannot_be_read_ends_the_run_at_once(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it="import torch\ndef test_it(): torch.ones(2)\n")
     pytester.runpytest_subprocess("--cuptimem-save").assert_outcomes(passed=1)
     (file,) = pytester.path.glob(".cuptimem/*/baseline.json")
-    text = spoil(file.read_text())
-    file.unlink() if text is None else file.write_text(text)
-    ran = pytester.runpytest_subprocess("--cuptimem-compare")
-    assert ran.ret == pytest.ExitCode.USAGE_ERROR and not any("test_it.py" in line for line in ran.outlines)
-    (said,) = [line for line in ran.errlines if line]
-    assert said.startswith("ERROR: .cuptimem/") and wrong in said
+    whole = file.read_text()
+    for spoil, wrong in SPOILED:
+        text = spoil(whole)
+        file.unlink() if text is None else file.write_text(text)
+        ran = pytester.runpytest_subprocess("--cuptimem-compare")
+        assert ran.ret == pytest.ExitCode.USAGE_ERROR and not any("test_it.py" in line for line in ran.outlines), wrong
+        (said,) = [line for line in ran.errlines if line]
+        assert said.startswith("ERROR: .cuptimem/") and wrong in said

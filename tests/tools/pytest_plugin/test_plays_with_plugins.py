@@ -42,7 +42,7 @@ def test_xdist_workers_report_to_the_controller(memory_suite: MemorySuite) -> No
     assert f"{file.relative_to(memory_suite.path)}: 6 written, 0 kept" in ended.out
     assert 'name="cuptimem_leaked_cpu" value="11"' in (memory_suite.path / "out.xml").read_text()
 
-    some = memory_suite.run("-n", "1", "-k", "997 or 9]", "--cuptimem-save", "--cuptimem-compare-fail=peak:0B")
+    some = memory_suite.run("-k", "997 or 9]", "--cuptimem-save", "--cuptimem-compare-fail=peak:0B")
     assert some.code == 0 and "3 written, 3 kept" in some.out, some.out
     assert "compared 3, new 0, not comparable 0" in some.out
     assert len(json.loads(file.read_text())["tests"]) == 6
@@ -59,9 +59,10 @@ def test_xdist_with_markers_alone(memory_suite: MemorySuite) -> None:
     ended = memory_suite.run("-n", "2", command=("-m", "pytest", "-p", "no:cacheprovider", "--color=no"))
     assert ended.code == 1 and ended.counts == {"passed": 7, "over memory limit": 2, "over leak limit": 1}, ended.out
     assert "1002 B tensors at most on cpu, the limit is 1000 B: 2 B too much" in ended.out
+    assert "\nLEAK test_it.py::test_leaks[11] - 11 B left behind on cpu" in ended.out  # in the short summary
     assert "trace: " not in ended.out  # without pytest's cache, and without --cuptimem-traces, none is kept
     memory_suite.write("@pytest.mark.limit_tensor_memory('many')\ndef test_it():\n    block(1)\n")
-    wrong = memory_suite.run("-n", "2", command=("-m", "pytest", "--color=no"))
+    wrong = memory_suite.run("-n", "1", command=("-m", "pytest", "--color=no"))
     assert wrong.code == 4, wrong.out
     assert "ERROR: test_it.py::test_it: limit_tensor_memory: 'many' is no size" in wrong.err
     assert "INTERNALERROR" not in wrong.out and "Traceback" not in wrong.err

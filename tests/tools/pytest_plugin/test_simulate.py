@@ -62,15 +62,15 @@ def test_tests_use_the_simulated_gpu(cuda_suite: Suite) -> None:
     assert bare.code == 1 and "2 failed" in bare.out and not bare.note["simulated"]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        pytest.param(["{python}", "-X", "dev", "-W", "error::UserWarning", "-m", "pytest"], id="module"),
-        pytest.param(["{script}"], id="script"),
-        pytest.param(["{python}", "-X", "dev", "{script}"], id="script of an interpreter"),
-        pytest.param(["{python}", "-m", "coverage", "run", "-m", "pytest"], id="coverage", marks=needs_cov),
-    ],
+COMMANDS = (
+    pytest.param(["{python}", "-X", "dev", "-W", "error::UserWarning", "-m", "pytest"], id="module"),
+    pytest.param(["{script}"], id="script"),
+    pytest.param(["{python}", "-X", "dev", "{script}"], id="script of an interpreter"),
+    pytest.param(["{python}", "-m", "coverage", "run", "-m", "pytest"], id="coverage", marks=needs_cov),
 )
+
+
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_command_line_replaces_itself(suite: Suite, words: list[str]) -> None:
     suite.pytester.makepyfile("import sys\ndef test_input():\n    assert sys.stdin.read() == 'typed'\n")
     command = [word.format(python=suite.python, script=suite.script) for word in words]
@@ -81,6 +81,15 @@ def test_a_command_line_replaces_itself(suite: Suite, words: list[str]) -> None:
     assert (note["pid"], note["simulated"], note["memory"]) == (done.pid, True, str(2 * GIB))
     assert note["arguments"] == arguments and note["directory"] == str(suite.path)
     assert note["dev_mode"] == ("dev" in words) and note["left"] == []
+
+
+LATER = [pytest.param(*one.values, marks=(*one.marks, pytest.mark.extended), id=one.id) for one in COMMANDS[1:]]
+
+
+@pytest.mark.parametrize("words", [COMMANDS[0], *LATER])
+def test_a_failing_test_is_its_exit_code(suite: Suite, words: list[str]) -> None:
+    suite.pytester.makepyfile("def test_it():\n    assert False\n")
+    command = [word.format(python=suite.python, script=suite.script) for word in words]
     failing = suite.run(*command, "--cuptimem-simulate", "-s", "-x", "-p", "no:cacheprovider")
     assert failing.code == 1 and failing.note["memory"] == H100
 
