@@ -32,6 +32,7 @@ _MOST_TEXTS = 32_768  # in a capture: half of the names that a trace has room fo
 _PART_LABELS = 512  # of one part of a walk while the program runs
 _BATCH = 64  # modules, parameters or states that are read at once
 _NEAREST = 2048  # objects among which optimizers that are none of PyTorch's are looked for
+_UPDATED = 3  # changes in place of a leaf, or of its gradient: it is trained, and no input
 _DEPTH = 4  # of lists and dicts in an optimizer's state, and of tensors made of others
 _LONGEST = 200  # characters of a name
 _SHARED_HEADER = 64  # bytes before a storage that the file_system sharing strategy mapped
@@ -142,6 +143,7 @@ class _Walk:
                     done = 0
                     yield
                     self._forget_the_dead()
+        self._label_all(_core.LABEL_PARAMETER, [(tensor, "", 0) for tensor in tensors if self._is_updated(tensor)])
         self._label_all(_core.LABEL_GRADIENT, self._gradients([(tensor, "", 0) for tensor in tensors]))
         # A view's shape is not that of its block.
         self._label_all(_core.LABEL_TENSOR, [(tensor, "", 0) for tensor in sorted(tensors, key=self.base._is_view)])
@@ -310,6 +312,17 @@ class _Walk:
             return bool(self.base.is_leaf.__get__(tensor) and self.base.requires_grad.__get__(tensor))
         except own(RuntimeError):  # inside torch.func
             return False
+
+    def _is_updated(self, tensor: Any) -> bool:
+        """Whether the program trains this leaf by hand: it, or its gradient, was often changed in place."""
+        if id(tensor) in self._owners or not living.is_plain(self.torch, tensor) or not self._is_leaf(tensor):
+            return False
+        gradients = living.gradients(self.torch, [tensor]) or []
+        return any(
+            self.base._version.__get__(one) >= _UPDATED
+            for one in (tensor, *gradients)
+            if one is not None and living.is_plain(self.torch, one)
+        )
 
     def _states(self, optimizers: list[Callable[[], Any]]) -> Iterator[_Tensors]:
         for optimizer in optimizers:

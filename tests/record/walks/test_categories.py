@@ -172,6 +172,26 @@ for _ in range(4):
 """
 
 
+BY_HAND = """
+weight = torch.randn(128, 64).requires_grad_()
+for _ in range(8):
+    attacked = torch.randn(512, 128, requires_grad=True)
+    (attacked @ weight).square().mean().backward()
+UPDATE
+"""
+IN_PLACE = BY_HAND.replace(
+    "UPDATE",
+    """    with torch.no_grad():
+        weight -= 0.1 * weight.grad
+    weight.grad = None""",
+)
+OF_DATA = BY_HAND.replace(
+    "UPDATE",
+    """    weight.data -= 0.1 * weight.grad.data
+    weight.grad.data.zero_()""",
+)
+
+
 @pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
     servers = Forks(sys.executable, clean_environment())
@@ -223,3 +243,10 @@ def test_what_is_kept(program: str, kept: int, bytes_by_category: Categorised) -
 def test_what_comes_from_a_file(bytes_by_category: Categorised) -> None:
     found = bytes_by_category(LOADED)
     assert (found["loaded"], found["unknown"]) == (1000 * ROW, 0)
+
+
+@pytest.mark.parametrize("program", [IN_PLACE, OF_DATA], ids=["in place", "of data"])
+def test_what_is_trained_by_hand_is_a_parameter_and_an_attacked_input_is_none(
+    program: str, bytes_by_category: Categorised
+) -> None:
+    assert bytes_by_category(program)["parameter"] == OWN + 4 * 128 * 64
