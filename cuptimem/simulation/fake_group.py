@@ -1,8 +1,11 @@
-"""DistributedDataParallel on torch's fake process group, where collectives give no result back.
+"""Torch's fake process group, where collectives give no result back: what the backend that it stands for would do.
 
 A group without a result is enough for FSDP2. DistributedDataParallel reads each bucket's reduced gradients out of it,
 and fails in the first backward. PyTorch's own hook that leaves a bucket as it is (`noop_hook`) takes the reduction's
 place. Buckets, gradients and their copies stay as large as with the reduction that PyTorch does by default.
+
+On CUDA devices the group stands for NCCL: each has a communicator on its rank's device as soon as CUDA is in use.
+PyTorch makes one with a group's first collective, so a group without any is counted as if it had one.
 
 Runs inside the simulated process, imports nothing that torch has not loaded before the first forward.
 """
@@ -10,12 +13,14 @@ Runs inside the simulated process, imports nothing that torch has not loaded bef
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from types import ModuleType
 from typing import Any
 
 
 def install(torch: ModuleType) -> None:
     """Raises what torch raises where it has no such class or method."""
+    _count_communicators(torch)
     parallel = torch.nn.parallel.DistributedDataParallel
     prepare = parallel._lazy_init  # before the first forward, when all hooks of the program's own are registered
 
@@ -28,3 +33,47 @@ def install(torch: ModuleType) -> None:
                 self.register_comm_hook(None, noop_hook)
 
     parallel._lazy_init = _lazy_init
+
+
+def _count_communicators(torch: ModuleType) -> None:
+    if not torch.distributed.is_available():
+        return
+    groups = torch.distributed.distributed_c10d
+    make, destroy = groups._new_process_group_helper, groups.destroy_process_group
+    simulator = ctypes.CDLL(None)
+    join, leave = simulator.cm_sim_nccl_join, simulator.cm_sim_nccl_leave
+    join.argtypes, leave.argtypes = (ctypes.c_int, ctypes.c_void_p), (ctypes.c_void_p,)
+    joined: list[tuple[Any, int]] = []  # groups and their communicators
+
+    def helper(size: int, *arguments: Any, **keywords: Any) -> Any:
+        before = set(groups._world.pg_map)
+        made = make(size, *arguments, **keywords)
+        group = made[0]
+        if group in before or group not in groups._world.pg_map or not _stands_for_nccl(torch, group):
+            return made
+
+        def take() -> None:
+            found = ctypes.c_void_p()
+            if group not in groups._world.pg_map:
+                return
+            if join(group.size(), ctypes.byref(found)):
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory: no room for a communicator of NCCL")
+            joined.append((group, found.value or 0))
+
+        torch.cuda._lazy_call(take)
+        return made
+
+    def destroy_process_group(*arguments: Any, **keywords: Any) -> None:
+        destroy(*arguments, **keywords)
+        for one in [one for one in joined if one[0] not in groups._world.pg_map]:
+            joined.remove(one)
+            leave(one[1])
+
+    groups._new_process_group_helper = helper
+    groups.destroy_process_group = torch.distributed.destroy_process_group = destroy_process_group
+
+
+def _stands_for_nccl(torch: ModuleType, group: Any) -> bool:
+    """Whether it is the fake one on CUDA devices."""
+    devices = [one for one in group._device_types if one.type == "cuda"]
+    return bool(devices) and group._get_backend(devices[0]).name() == "fake"

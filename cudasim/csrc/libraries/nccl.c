@@ -155,6 +155,24 @@ CM_SIM_EXPORT int ncclCommInitAll(communicator **comms, int count, const int *li
     return join_all(count, devices, results);
 }
 
+CM_SIM_EXPORT int cm_sim_nccl_join(int ranks, communicator **result)
+{
+    int device;
+    if (cm_sim_device_ready(&device) != CM_SIM_OK)
+        return cm_nccl_failed(CUDA_ERROR, "there is no device");
+    clique *made = clique_new(ranks);
+    int status =
+        made ? join(made, 0, device, result) : cm_nccl_failed(SYSTEM_ERROR, "no host memory");
+    if (status)
+        free(made);
+    return status;
+}
+
+CM_SIM_EXPORT void cm_sim_nccl_leave(communicator *comm)
+{
+    leave(comm);
+}
+
 CM_SIM_EXPORT int ncclGetUniqueId(id *result)
 {
     static atomic_ullong made;

@@ -45,6 +45,12 @@ int cm_nccl_accept(const communicator *comm);
 /* A group ends: makes the communicators that it joins, or forgets them. */
 int cm_nccl_end_joining(bool doing);
 
+/* One of so many ranks, on the current device: the others are not there, and no collective runs.
+ * For PyTorch's fake process group, which stands for NCCL (fake_group.py of cuptimem/simulation).
+ * Returns the status. */
+CM_SIM_EXPORT int cm_sim_nccl_join(int ranks, communicator **result);
+CM_SIM_EXPORT void cm_sim_nccl_leave(communicator *comm);
+
 /* Room for one more. */
 static inline void *cm_nccl_grown(void *list, size_t count, size_t *room, size_t each)
 {

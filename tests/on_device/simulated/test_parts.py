@@ -113,6 +113,27 @@ def test_distributed_data_parallel_on_the_fake_group(simulate):
     assert done.answer["refused"] == []
 
 
+FAKE_GROUPS = """\
+import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+dist.init_process_group("fake", rank=0, world_size=8, store=FakeStore())
+pair, host = dist.new_group([0, 1]), dist.new_group([0, 1], backend="cpu:fake")
+kept = torch.empty(1 << 20, device="cuda")
+late = dist.new_group([0, 2])
+dist.destroy_process_group(pair)
+last = dist.new_group([0, 3])
+"""
+
+
+def test_each_fake_group_on_cuda_counts_as_nccl(simulate):
+    """Four, of which three are there at a time; the one of the host takes nothing."""
+    done = simulate(FAKE_GROUPS, "--memory", "3GiB")
+    assert done.code == 4 and "high end" in done.answer["reason"], done.answer["reason"]
+    (part,) = [row for row in done.answer["modelled"] if row["name"] == "NCCL communicators"]
+    assert (part["bytes"], part["high_bytes"]) == (0, 3 * GIB)
+
+
 def test_an_own_hook_on_the_fake_group_is_named(simulate):
     done = simulate(FAKE_GROUP, "--no-retry", behind=("own",))
     assert done.code == 5 and "a result of the fake process group" in done.answer["reason"]
