@@ -79,7 +79,7 @@ def run(
     from cuptimem.simulation import tries, try_views
 
     with (
-        _exit_at_signals(),
+        exit_at_signals(),
         terminal.progress("trying changes") as tell,
         tempfile.TemporaryDirectory(prefix="cuptimem-try-") as folder,
     ):
@@ -109,7 +109,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _exit_at_signals() -> Iterator[None]:
+def exit_at_signals() -> Iterator[None]:
     """What `timeout` and schedulers send ends the tries and removes their folders, as Ctrl-C does."""
 
     def end(number: int, _: object) -> None:

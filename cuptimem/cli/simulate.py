@@ -38,7 +38,7 @@ simulated; 2 wrong usage.
 
 
 def parser() -> parsing.Parser:
-    from cuptimem.simulation import api, cards, data_sizes
+    from cuptimem.simulation import api, data_sizes
 
     operators = "\n".join(f"  {name:<18} {what}" for name, what in data_sizes.OPERATORS.items())
     result = parsing.Parser(
@@ -51,9 +51,7 @@ def parser() -> parsing.Parser:
         epilog=_EPILOG.format(operators=operators),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    devices = ", ".join(one.key for one in cards.CARDS)
-    result.add_argument("--device", type=_text, default="h100", metavar="NAME", help=f"{devices} (default: h100)")
-    result.add_argument("--memory", type=_memory, metavar="SIZE", help="another size for it, such as 24GiB")
+    add_device(result)
     result.add_argument("--devices", type=_number, default=1, metavar="N", help="how many of them (1)")
     result.add_argument(
         "--context",
@@ -111,6 +109,15 @@ def parser() -> parsing.Parser:
     json_options.add(result, "the answer as one JSON object (docs/json.md) on standard output")
     result.add_argument("program", nargs=argparse.REMAINDER, help="script.py, -m module or -c code, and its arguments")
     return result
+
+
+def add_device(result: argparse.ArgumentParser) -> None:
+    """--device and --memory."""
+    from cuptimem.simulation import cards
+
+    devices = ", ".join(one.key for one in cards.CARDS)
+    result.add_argument("--device", type=_text, default="h100", metavar="NAME", help=f"{devices} (default: h100)")
+    result.add_argument("--memory", type=_memory, metavar="SIZE", help="another size for it, such as 24GiB")
 
 
 def main(arguments: Sequence[str]) -> int:

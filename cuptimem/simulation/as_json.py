@@ -1,4 +1,4 @@
-"""The JSON objects of `cuptimem simulate --json` and `cuptimem advice --try --json`, as docs/json.md documents them."""
+"""The JSON objects of `simulate`, `max-batch` and `advice --try` with --json, as docs/json.md documents them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 from cuptimem.output.json import SCHEMA, envelope, keys, of
 from cuptimem.report.advice import Advice
 from cuptimem.simulation import changes
+from cuptimem.simulation.largest import Largest
+from cuptimem.simulation.launch import Setup
 from cuptimem.simulation.result import Assumption, Attempt, Simulation, UnknownRead
 from cuptimem.simulation.tries import Tried
 
@@ -54,5 +56,25 @@ def tries(device: str, found: Sequence[Tried], predicted: Mapping[str, int], adv
                 "proposal": of(advised.proposal(one.change)) if advised is not None else None,
             }
             for one in tried
+        ],
+    }
+
+
+def largest(found: Largest, setup: Setup) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "card": setup.card.key,
+        "memory": setup.memory,
+        "answer": found.answer,
+        "exit_code": found.code,
+        "reason": found.reason,
+        "size": found.size,
+        "next": found.next,
+        "predicted": found.predicted,
+        "context": found.context,
+        "whole": found.whole,
+        "tried": [
+            {"size": one.size, "fits": one.fits, "whole": one.whole, **of(one.tried, _TRIED), "ooms": one.tried.ooms}
+            for one in found.tries
         ],
     }

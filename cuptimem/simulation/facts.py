@@ -1,7 +1,7 @@
 """What one run was like: its device's report, its trace and its notes put together."""
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,7 +201,7 @@ def collect(run: Run, path: str | None = None) -> Facts:
         limited=sum(device.limited for one in processes for device in one.devices),
         host_reads=() if report is None else report.host_reads,
         reads=sum(device.reads for one in processes for device in one.devices),
-        unknown_reads=_unknown_reads(run),
+        unknown_reads=unknown_reads(run.notes),
         unknown_reads_dropped=sum(note["reads_dropped"] for note in run.notes),
         assumptions=_assumptions(run),
         settings=_cuda(run).get("settings"),
@@ -349,7 +349,8 @@ def _noted_frame(row: Any) -> Frame | None:
     return Frame(cell_names.namer()(file), function, line, text=text) if file else None
 
 
-def _unknown_reads(run: Run) -> tuple[UnknownRead, ...]:
+def unknown_reads(notes: Sequence[Mapping[str, Any]]) -> tuple[UnknownRead, ...]:
+    """What processes noted as read and unknown."""
     found = [
         UnknownRead(
             row["kind"],
@@ -359,7 +360,7 @@ def _unknown_reads(run: Run) -> tuple[UnknownRead, ...]:
             _noted_frame(row["user"]),
             _noted_frame(row["library"]),
         )
-        for note in run.notes
+        for note in notes
         for row in note["reads"]
     ]
     return tuple(sorted(found, key=lambda read: -read.count))

@@ -34,6 +34,8 @@ EVENT_LAG = 1024
 
 _CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 
+CONV_WORKSPACE = "CUPTIMEM_SIM_CONV_WORKSPACE"
+
 _COMMANDS = "bin"  # in a run's folder
 _GRACE_SECONDS = 5.0  # between asking a program to end and ending it
 _TAIL = 64 << 10  # bytes of output that are kept
@@ -142,16 +144,22 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
     }
     if overwrite:
         ours["CUPTIMEM_OVERWRITE"] = "1"
+    own.pop(CONV_WORKSPACE, None)
+    return {**own, **ours, **_modelled(base, setup)}
+
+
+def _modelled(base: Mapping[str, str], setup: Setup) -> dict[str, str]:
+    """Which end of what is modelled."""
+    found = {}
     # Without this variable a convolution gets the allowance of cudasim/csrc/libraries/cudnn_backend.c.
-    own.pop("CUPTIMEM_SIM_CONV_WORKSPACE", None)
     if setup.conv_workspace is not None or not setup.high_end:
-        ours["CUPTIMEM_SIM_CONV_WORKSPACE"] = str(setup.conv_workspace or 0)
+        found[CONV_WORKSPACE] = str(setup.conv_workspace or 0)
     # And a communicator of NCCL that of cudasim/csrc/libraries/nccl.c.
-    if not setup.high_end and "CUPTIMEM_SIM_NCCL" not in own:
-        ours["CUPTIMEM_SIM_NCCL"] = "0"
-    if setup.high_end and "CUPTIMEM_SIM_EVENT_LAG" not in own:
-        ours["CUPTIMEM_SIM_EVENT_LAG"] = str(EVENT_LAG)
-    return {**own, **ours}
+    if not setup.high_end:
+        found["CUPTIMEM_SIM_NCCL"] = base.get("CUPTIMEM_SIM_NCCL", "0")
+    else:
+        found["CUPTIMEM_SIM_EVENT_LAG"] = base.get("CUPTIMEM_SIM_EVENT_LAG", str(EVENT_LAG))
+    return found
 
 
 def write_commands(folder: str) -> None:
@@ -194,8 +202,7 @@ def variables(base: Mapping[str, str], setup: Setup) -> dict[str, str]:
     caches = os.path.join(base.get("XDG_CACHE_HOME") or os.path.join(home, ".cache"), "cuptimem", "simulated")
     found = _device(base, setup, libraries)
     found |= {name: os.path.join(caches, place) for name, place in _CACHES.items()}
-    found["CUPTIMEM_SIM_CONV_WORKSPACE"] = str(setup.conv_workspace or 0)
-    found["CUPTIMEM_SIM_NCCL"] = base.get("CUPTIMEM_SIM_NCCL", "0")
+    found |= _modelled(base, setup)
     if "CUDA_VISIBLE_DEVICES" in base:  # it names devices of this machine
         found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(setup.devices)))
     return found
@@ -278,7 +285,7 @@ def run(
         timed_out=timed_out,
         seconds=seconds,
         reports=_reports(os.path.join(folder, "report")),
-        notes=_notes(folder),
+        notes=notes(folder),
         trace=trace,
         crash=_tail(os.path.join(folder, child.CRASH)),
         where=_tail(os.path.join(folder, child.WHERE)),
@@ -457,7 +464,7 @@ def _reports(path: str) -> tuple[device_report.DeviceReport, ...]:
         raise Error(str(error)) from error
 
 
-def _notes(folder: str) -> tuple[Mapping[str, Any], ...]:
+def notes(folder: str) -> tuple[Mapping[str, Any], ...]:
     """What the processes noted, the program's own first."""
     found = []
     for name in sorted(os.listdir(folder)):

@@ -45,6 +45,9 @@ class Tried:
     steps: int = 0  # of the first optimizer that got so far
     cpu_seconds: float = 0.0
     output: str = ""  # the end of what the program printed, where it failed
+    ooms: int = 0  # requests that PyTorch's allocator refused, whether the program caught that or not
+    beside_bytes: int = 0  # what the device had in use in the end that is not PyTorch's: its context and libraries
+    timed_out: bool = False
 
     @property
     def is_answer(self) -> bool:
@@ -89,14 +92,19 @@ def run(
 
 
 class Server:
-    """The process whose forks are tries. device: a card to simulate, or "cpu"; modules: what it imports beside torch.
+    """The process whose forks are tries. device: a card to simulate, or "cpu", or what a program is to run on; modules:
+    what it imports beside torch.
 
     Raises Error where there is no torch for that device.
     """
 
-    def __init__(self, device: str, modules: Sequence[str] = ()) -> None:
+    def __init__(self, device: str | launch.Setup, modules: Sequence[str] = ()) -> None:
         self._cpu = device == CPU
-        self._setup = None if self._cpu else api.make_setup(device, NO_LIMIT, 1, None, None, None)
+        self._setup: launch.Setup | None = None
+        if isinstance(device, launch.Setup):
+            self._setup = device
+        elif not self._cpu:
+            self._setup = api.make_setup(device, NO_LIMIT, 1, None, None, None)
         self._process: subprocess.Popen[bytes] | None = None
         self._modules = list(modules)
         self._unfit: set[str] = set()  # modules
@@ -122,10 +130,12 @@ class Server:
         timeout: float = TIMEOUT,
         folder: str = "",
         trace: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> Tried:
         """A program (its script, -m or -c first) with one change or combination; "" for the program as it is.
 
-        folder: where it runs, the present one by default. trace: where it is recorded, "" for nowhere.
+        folder: where it runs, the present one by default. trace: where it is recorded, "" for nowhere. environment:
+        variables that it gets besides.
         """
         place = os.path.join(self._folder, str(self._number))
         self._number += 1
@@ -136,6 +146,7 @@ class Server:
             "device": "cpu" if self._cpu else "cuda",
             "folder": folder or os.getcwd(),
             "trace": trace,
+            "environment": dict(environment or {}),
             "result": f"{place}.json",
             "output": f"{place}.txt",
             "timeout": timeout,
@@ -148,6 +159,10 @@ class Server:
             self._modules = list(dict.fromkeys([*self._modules, *result["modules"]]))
         return self._read(change, result, status, timeout, _tail(f"{place}.txt"))
 
+    def notes(self) -> tuple[Mapping[str, Any], ...]:
+        """What the tries noted about values so far (child.py)."""
+        return launch.notes(self._folder)
+
     def import_what_was_used(self) -> None:
         """Has the server import what the program as it is imported of libraries, so that no other try does it again."""
         self._check(self._ask({"modules": self._modules}))
@@ -155,7 +170,7 @@ class Server:
     def _read(self, change: str, result: Mapping[str, Any], status: Any, timeout: float, output: str) -> Tried:
         if not result:
             ended = f"it still ran after {timeout:g} s" if status == "time" else _ended(status)
-            return Tried(change, None, None, 0, ended, output=output)
+            return Tried(change, None, None, 0, ended, output=output, timed_out=status == "time")
         nothing = "" if result["peak"] else "it allocated nothing" + ("" if self._cpu else " on the simulated device")
         error: str | None = result["error"] or nothing or None
         why_not = result["refused"] or _why_not(result["applied"])
@@ -170,6 +185,8 @@ class Server:
             result["steps"],
             result["cpu"],
             "" if known else output,
+            result["ooms"],
+            result["beside"],
         )
 
     def _start(self) -> None:
@@ -200,13 +217,15 @@ class Server:
         """The folder of what follows values on the simulated device (child.py)."""
         if self._cpu:
             return ""
-        wishes = {"high_end": 0, "collects": 0, "other_branches": 0, "other_integers": 0, "timeout": 0}
+        high_end = int(self._setup is not None and self._setup.high_end)
+        wishes = {"high_end": high_end, "collects": 0, "other_branches": 0, "other_integers": 0, "timeout": 0}
         with open(os.path.join(self._folder, SETTINGS), "w", encoding="utf-8") as file:
             file.writelines(f"{name}={value}\n" for name, value in {**wishes, "parent": os.getpid()}.items())
         return self._folder
 
     def _environment(self) -> dict[str, str]:
-        base = {name: value for name, value in environ.inherited().items() if name not in autostart.VARIABLES}
+        ours = (*autostart.VARIABLES, launch.CONV_WORKSPACE)
+        base = {name: value for name, value in environ.inherited().items() if name not in ours}
         return base if self._setup is None else {**base, **launch.variables(base, self._setup)}
 
     def _ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:

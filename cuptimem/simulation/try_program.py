@@ -127,10 +127,11 @@ class Run:
     def _end(self, error: str | None, refused: str = "") -> NoReturn:
         if os.getpid() != self._pid:  # a process that the program has forked, and that has its functions
             os._exit(1)
-        peak, reserved, modules = 0, 0, []
+        peak, reserved, modules, ooms, beside = 0, 0, [], 0, 0
         try:
             if self._request["device"] == "cuda":
                 peak, reserved = self._cuda_peaks()
+                ooms, beside = _refused_and_beside()
             if self._recording:
                 self._recording.stop()
             if self._request["device"] == "cpu":
@@ -147,6 +148,8 @@ class Run:
             "refused": refused,
             "cpu": time.process_time() - self._began,
             "modules": modules,
+            "ooms": ooms,
+            "beside": beside,
         }
         sys.stdout.flush()
         sys.stderr.flush()
@@ -158,6 +161,18 @@ class Run:
     def _cpu_peak(self) -> tuple[int, int]:
         peaks = [one.peak.bytes for one in self._recording.report.devices if one.name == "cpu"]
         return max(peaks, default=0), 0
+
+
+def _refused_and_beside() -> tuple[int, int]:
+    """Requests that the allocator refused, and what the fullest device has in use that is not PyTorch's."""
+    cuda: Any = torch.cuda
+    ooms, beside = 0, [0]
+    for index in range(cuda.device_count() if cuda.is_initialized() else 0):
+        stats = cuda.memory_stats(index)
+        free, total = cuda.mem_get_info(index)
+        ooms += stats.get("num_ooms", 0)
+        beside.append(total - free - stats.get("reserved_bytes.all.current", 0))
+    return ooms, max(beside)
 
 
 def _execute(code: types.CodeType, file: str | None) -> None:
@@ -201,4 +216,5 @@ def become(request: dict[str, Any]) -> NoReturn:
     for number, opened in enumerate((os.open(os.devnull, os.O_RDONLY), written, written)):
         os.dup2(opened, number)
     os.chdir(request["folder"])
+    os.environ.update(request["environment"])
     Run(request).run()
