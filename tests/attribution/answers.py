@@ -13,6 +13,7 @@ from typing import Any
 from tests.attribution import suite
 
 CLOSING = re.compile(r"^cuptimem: .*?([\d.,]+) (B|[KMG]iB)\s.*?(\S+\.py):(\d+)")
+LEAKS = re.compile(r" leaks?\b")  # not leaky_relu
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 PROCESS = re.compile(r"process.{0,40}(grows|grew|growing)", re.IGNORECASE)
 NO_CATEGORY = {"bytes", "count", "time_ns", "step", "depth"}
@@ -59,7 +60,7 @@ def named(text: str, size: int) -> Line:
 def closing_line(errors: str) -> Line | None:
     for text in errors.splitlines():
         found = CLOSING.search(text)
-        if found and " leak" not in text:
+        if found and not LEAKS.search(text):
             size, unit, path, number = found.groups()
             return Line(Path(path).name, int(number), round(float(size.replace(",", "")) * UNITS[unit]))
     return None

@@ -73,6 +73,8 @@ cuptimem:    896.5 KiB  10 %  …/examples/leak.py:21 Classifier.forward
 cuptimem: 2 leaks in 60 steps: …/examples/leak.py:34 +128.0 KiB a step"""
     assert answers.closing_line(errors) == Line("leak.py", 34, 7864320)
     assert answers.closing_line(errors.splitlines()[3]) is None
+    of_which = "cuptimem:      2.0 MiB  80 %  gan.py:7 <module>, of which 1.0 MiB leaky_relu, 1.0 MiB conv2d"
+    assert answers.closing_line(of_which) == Line("gan.py", 7, 2 * 2**20)
 
 
 def test_every_program_has_its_truth() -> None:
