@@ -96,18 +96,15 @@ static int by_block_address(const void *left, const void *right)
 
 static bool collect_mapped(layout *p, const cm_driver_map *map, int index)
 {
-    uint64_t at = 0;
-    uint32_t slot;
-    while (cm_ranges_above(&map->mapped, at, &at, &slot)) {
-        const cm_driver_allocation *a = &map->allocation[slot];
-        int8_t device = a->shows != 0 ? map->allocation[a->shows - 1].device : a->device;
-        piece one = {.address = a->address,
-                     .size = a->size,
-                     .reservation = cm_driver_map_reservation(map, a->address),
+    cm_driver_mapping m;
+    for (uint64_t at = 0; cm_driver_map_next_mapping(map, at, &m); at = m.address + 1) {
+        piece one = {.address = m.address,
+                     .size = m.size,
+                     .reservation = cm_driver_map_reservation(map, m.address),
                      .mapped = true};
-        if (a->torch && device == index && !add_piece(p, one))
+        if (m.device == index && !add_piece(p, one))
             return false;
-        if (at++ == UINT64_MAX)
+        if (m.address == UINT64_MAX)
             break;
     }
     return true;

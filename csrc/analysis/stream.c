@@ -16,7 +16,11 @@ struct cm_stream {
     uint64_t position;
     bool started, listed, over;
     size_t segment, device, slot; /* the next ones of the start's list */
-    int64_t bounds;               /* step bounds passed: the first is the begin of step 0 */
+    uint64_t mapping;             /* as these: from which address on */
+    bool mapped;                  /* all of these are listed */
+    cm_record newest;             /* whose mappings are to be listed */
+    size_t next_mapping;
+    int64_t bounds; /* step bounds passed: the first is the begin of step 0 */
     cm_item pending[PENDING];
     size_t pending_count, pending_next;
 };
@@ -218,6 +222,23 @@ static void add_other(cm_stream *s, const cm_record *record)
     }
 }
 
+/* The device may have no event yet: PyTorch maps memory before it gives out blocks. */
+static bool fill_mapping(const cm_stream *s, cm_item *item, uint64_t time_ns,
+                         const cm_driver_mapping *m)
+{
+    int device = cm_replay_device(s->window.replay, CM_DEVICE_CUDA, m->device);
+    *item = (cm_item){.kind = m->gone ? CM_ITEM_UNMAPPED : CM_ITEM_MAPPED,
+                      .thread = s->newest.thread,
+                      .time_ns = time_ns,
+                      .address = m->address,
+                      .bytes = m->size,
+                      .stack = m->stack,
+                      .step = -1,
+                      .device = (int16_t)device,
+                      .reported = s->started};
+    return device >= 0;
+}
+
 static bool read_record(cm_stream *s, char *error, size_t error_size)
 {
     const cm_record *record = cm_engine_next(s->engine, error, error_size);
@@ -234,6 +255,8 @@ static bool read_record(cm_stream *s, char *error, size_t error_size)
     s->position++;
     if (!s->started)
         return true;
+    s->newest = *record;
+    s->next_mapping = 0;
     for (int i = 0; i < changes; i++)
         add_change(s, record, &change[i]);
     if (!about_segment) {
@@ -282,6 +305,17 @@ static bool list_start(cm_stream *s, cm_item *item)
         *item = s->pending[--s->pending_count];
         return true;
     }
+    while (!s->mapped) {
+        cm_driver_mapping m;
+        s->mapped = replay->driver == NULL ||
+                    !cm_driver_map_next_mapping(replay->driver, s->mapping, &m) ||
+                    m.address == UINT64_MAX;
+        if (s->mapped)
+            break;
+        s->mapping = m.address + 1;
+        if (fill_mapping(s, item, 0, &m))
+            return true;
+    }
     while (s->device < replay->device_count) {
         const cm_device *device = &replay->device[s->device++];
         if (device->reserved < 0)
@@ -306,6 +340,11 @@ static bool list_start(cm_stream *s, cm_item *item)
 /* Before the records: the state at the start, then the step bounds up to here. */
 static bool next_without_record(cm_stream *s, cm_item *item)
 {
+    const cm_driver_map *driver = s->window.replay->driver;
+    while (s->started && s->listed && driver != NULL && s->next_mapping < driver->mappings)
+        if (fill_mapping(s, item, since_begin(s, s->newest.time_ns),
+                         &driver->mapping[s->next_mapping++]))
+            return true;
     if (s->pending_next < s->pending_count) {
         *item = s->pending[s->pending_next++];
         return true;
@@ -314,6 +353,7 @@ static bool next_without_record(cm_stream *s, cm_item *item)
     const cm_plan *plan = s->window.plan;
     if (!s->started && (s->position >= plan->begin || s->position >= plan->end)) {
         s->started = true;
+        s->next_mapping = s->window.replay->driver != NULL ? s->window.replay->driver->mappings : 0;
         cm_nodes_begin_step(s->window.replay->nodes, s->window.replay->step);
     }
     if (!s->started)

@@ -21,7 +21,9 @@ typedef enum cm_item_kind {
     CM_ITEM_RESIDENT,  /* bytes */
     CM_ITEM_COMPACTED, /* compacted blocks, born and freed: bytes, count in address */
     CM_ITEM_LEFT_OUT,  /* compacted events: count in address */
-    CM_ITEM_LOST       /* events that a thread could not store: bytes */
+    CM_ITEM_LOST,      /* events that a thread could not store: bytes */
+    CM_ITEM_MAPPED,    /* memory of an expandable segment, before the blocks in it */
+    CM_ITEM_UNMAPPED
 } cm_item_kind;
 
 typedef struct cm_item {
@@ -32,7 +34,7 @@ typedef struct cm_item {
     int64_t bytes, live;
     int32_t step;    /* blocks: of birth; STEP: ended; OOM: current; -1: none */
     uint32_t origin; /* blocks: cm_origin */
-    uint32_t stack;  /* SEGMENT, OOM, LAUNCH; WORK: a name */
+    uint32_t stack;  /* SEGMENT, MAPPED, OOM, LAUNCH; WORK: a name */
     int64_t slack;   /* blocks: bytes beyond the request, as far as reported */
     int16_t device;  /* number in the replay; -1: none; LAUNCH, WORK: CUDA's index */
     uint8_t flags;

@@ -12,6 +12,7 @@ typedef struct cm_held_segment {
     int64_t size;
     uint64_t order; /* in which they came */
     uint32_t stack;
+    bool expandable; /* its bytes are mapped ones */
     bool gone; /* freed while blocks lay in it: events are missing. It stays as long as they do */
 } cm_held_segment;
 

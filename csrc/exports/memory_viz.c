@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../base/mapped.h"
 #include "pickle.h"
 #include "held_segments.h"
 
+enum { MAPPED = 0 };                       /* in the place of a segment's address */
 enum { SMALL = 2 << 20, CHUNK = 1 << 20 }; /* SMALL: the largest segment that PyTorch calls so */
 
 const char *const cm_words[CM_WORDS] = {
@@ -14,6 +16,9 @@ const char *const cm_words[CM_WORDS] = {
     [CM_WORD_FREE_COMPLETED] = "free_completed",
     [CM_WORD_SEGMENT_ALLOC] = "segment_alloc",
     [CM_WORD_SEGMENT_FREE] = "segment_free",
+    [CM_WORD_SEGMENT_MAP] = "segment_map",
+    [CM_WORD_SEGMENT_UNMAP] = "segment_unmap",
+    [CM_WORD_MOMENT] = "snapshot",
     [CM_WORD_OOM] = "oom",
     [CM_WORD_ACTION] = "action",
     [CM_WORD_ADDR] = "addr",
@@ -29,6 +34,7 @@ const char *const cm_words[CM_WORDS] = {
     [CM_WORD_ALLOCATED_SIZE] = "allocated_size",
     [CM_WORD_ACTIVE_SIZE] = "active_size",
     [CM_WORD_SEGMENT_TYPE] = "segment_type",
+    [CM_WORD_IS_EXPANDABLE] = "is_expandable",
     [CM_WORD_LARGE] = "large",
     [CM_WORD_SMALL] = "small",
     [CM_WORD_BLOCKS] = "blocks",
@@ -65,8 +71,10 @@ struct cm_viz_device {
     size_t kept_capacity;
     uint64_t kept_count, kept_next; /* next: to be written at the end */
     cm_held held;
-    place *inside;   /* at the end: live blocks by segment and address */
-    uint32_t *alone; /* the others, by birth */
+    cm_mapped mapped;
+    int64_t reserved; /* as a reader of the entries knows it */
+    place *inside;    /* at the end: live blocks by segment and address */
+    uint32_t *alone;  /* the others, by birth */
     size_t inside_count, inside_capacity, alone_count, alone_capacity, next_segment, next_alone;
     bool sorted;
 };
@@ -76,6 +84,7 @@ static void clear_device(cm_viz_device *d)
     free(d->text.bytes);
     free(d->kept);
     free(d->held.segment);
+    cm_mapped_clear(&d->mapped);
     free(d->inside);
     free(d->alone);
 }
@@ -249,17 +258,36 @@ static bool emit_other(cm_viz *s, cm_viz_device *d, cm_word action, uint64_t tim
     return emit(s, d, &e);
 }
 
+/* A segment, or a part of one, that comes or goes. */
+static bool emit_segment(cm_viz *s, cm_viz_device *d, cm_word action, const cm_item *item)
+{
+    bool taken = action == CM_WORD_SEGMENT_ALLOC || action == CM_WORD_SEGMENT_MAP;
+    d->reserved += taken ? item->bytes : -item->bytes;
+    return emit_other(s, d, action, item->time_ns, item->address, item->bytes, item->stack);
+}
+
 static bool give_back(cm_viz *s, cm_viz_device *d, cm_held_segment *segment, uint64_t time_ns)
 {
     const cm_held_segment was = *segment;
+    const cm_item item = {
+        .time_ns = time_ns, .address = was.address, .bytes = was.size, .stack = was.stack};
     cm_held_remove(&d->held, segment);
-    return emit_other(s, d, CM_WORD_SEGMENT_FREE, time_ns, was.address, was.size, was.stack);
+    return emit_segment(s, d, CM_WORD_SEGMENT_FREE, &item);
+}
+
+/* Whether it lies in an expandable segment. */
+static bool is_mapped(const cm_viz_device *d, const cm_item *item)
+{
+    cm_mapped_run run;
+    return cm_mapped_around(&d->mapped, item->address, &run) &&
+           (uint64_t)item->bytes <= run.end - item->address;
 }
 
 static bool add_block(cm_viz *s, cm_viz_device *d, const cm_item *item, const cm_replay *replay)
 {
     cm_held_segment *segment = cm_held_around(&d->held, item->address, item->bytes);
-    if (segment == NULL && !emit_block(s, d, CM_WORD_SEGMENT_ALLOC, item, -1))
+    bool mapped = segment == NULL && is_mapped(d, item);
+    if (segment == NULL && !mapped && !emit_block(s, d, CM_WORD_SEGMENT_ALLOC, item, -1))
         return false;
     cm_live_block *block = cm_live_add(&s->live, item, replay);
     if (block == NULL)
@@ -268,6 +296,10 @@ static bool add_block(cm_viz *s, cm_viz_device *d, const cm_item *item, const cm
         segment->blocks++;
         block->inside = true;
         block->segment = segment->address;
+    }
+    if (mapped) {
+        block->inside = true;
+        block->segment = MAPPED;
     }
     return emit_block(s, d, CM_WORD_ALLOC, item, -1);
 }
@@ -283,6 +315,8 @@ static bool free_block(cm_viz *s, cm_viz_device *d, const cm_item *item)
         return false;
     if (!block.inside)
         return emit_block(s, d, CM_WORD_SEGMENT_FREE, item, -1);
+    if (block.segment == MAPPED)
+        return true;
     cm_held_segment *segment = cm_held_at(&d->held, block.segment);
     if (segment == NULL || --segment->blocks > 0 || !segment->gone)
         return true;
@@ -292,8 +326,8 @@ static bool free_block(cm_viz *s, cm_viz_device *d, const cm_item *item)
 static bool add_segment(cm_viz *s, cm_viz_device *d, const cm_item *item)
 {
     int added = cm_held_add(&d->held, item->address, item->bytes, item->stack);
-    return added == 0 || (added > 0 && emit_other(s, d, CM_WORD_SEGMENT_ALLOC, item->time_ns,
-                                                  item->address, item->bytes, item->stack));
+    s->overlapping += added == 0;
+    return added == 0 || (added > 0 && emit_segment(s, d, CM_WORD_SEGMENT_ALLOC, item));
 }
 
 static bool free_segment(cm_viz *s, cm_viz_device *d, const cm_item *item)
@@ -303,6 +337,27 @@ static bool free_segment(cm_viz *s, cm_viz_device *d, const cm_item *item)
         return true;
     segment->gone = true;
     return segment->blocks > 0 || give_back(s, d, segment, item->time_ns);
+}
+
+static bool map(cm_viz *s, cm_viz_device *d, const cm_item *item)
+{
+    return cm_mapped_add(&d->mapped, item->address, (uint64_t)item->bytes, item->stack) &&
+           emit_segment(s, d, CM_WORD_SEGMENT_MAP, item);
+}
+
+static bool unmap(cm_viz *s, cm_viz_device *d, const cm_item *item)
+{
+    return cm_mapped_remove(&d->mapped, item->address, (uint64_t)item->bytes) &&
+           emit_segment(s, d, CM_WORD_SEGMENT_UNMAP, item);
+}
+
+/* The allocator's total, where segments do not add up to it: a snapshot's entry has the total. */
+static bool note_reserved(cm_viz *s, cm_viz_device *d, const cm_item *item)
+{
+    if (item->bytes == d->reserved)
+        return true;
+    d->reserved = item->bytes;
+    return emit_other(s, d, CM_WORD_MOMENT, item->time_ns, 0, item->bytes, CM_STACK_NONE);
 }
 
 static void note_request(cm_viz *s, const cm_item *item)
@@ -316,8 +371,8 @@ static void note_request(cm_viz *s, const cm_item *item)
 
 bool cm_viz_add(cm_viz *s, const cm_item *item, const cm_replay *replay)
 {
-    bool concerned = item->kind <= CM_ITEM_REQUESTED || item->kind == CM_ITEM_SEGMENT_NEW ||
-                     item->kind == CM_ITEM_SEGMENT_FREE || item->kind == CM_ITEM_OOM;
+    bool concerned =
+        item->kind <= CM_ITEM_OOM || item->kind == CM_ITEM_MAPPED || item->kind == CM_ITEM_UNMAPPED;
     if (!concerned)
         return true;
     cm_viz_device *d = device_of(s, item->device);
@@ -333,6 +388,12 @@ bool cm_viz_add(cm_viz *s, const cm_item *item, const cm_replay *replay)
         return add_segment(s, d, item);
     case CM_ITEM_SEGMENT_FREE:
         return free_segment(s, d, item);
+    case CM_ITEM_MAPPED:
+        return map(s, d, item);
+    case CM_ITEM_UNMAPPED:
+        return unmap(s, d, item);
+    case CM_ITEM_RESERVED:
+        return note_reserved(s, d, item);
     case CM_ITEM_OOM:
         return emit_other(s, d, CM_WORD_OOM, item->time_ns, 0, item->bytes, item->stack);
     default:
@@ -392,11 +453,38 @@ static bool add_alone(cm_viz_device *d, uint32_t number)
     return true;
 }
 
+/* Mapped ranges are segments from here on. */
+static bool add_mapped(cm_viz_device *d)
+{
+    cm_mapped_run run = {0};
+    while (cm_mapped_next(&d->mapped, run.end, &run)) {
+        int added = cm_held_add(&d->held, run.start, (int64_t)(run.end - run.start), run.stack);
+        if (added < 0)
+            return false;
+        if (added > 0)
+            cm_held_at(&d->held, run.start)->expandable = true;
+    }
+    return true;
+}
+
+/* Where a block lies that was made in an expandable segment: its memory may be unmapped, because
+ * events are missing. */
+static void find_segment(const cm_viz_device *d, cm_live_block *b)
+{
+    const cm_held_segment *segment = cm_held_around(&d->held, b->address, b->bytes);
+    b->inside = segment != NULL;
+    b->segment = segment != NULL ? segment->address : MAPPED;
+}
+
 /* From here on segments are by order, and no block comes or goes. */
 static bool sort(cm_viz *s, cm_viz_device *d)
 {
+    if (!add_mapped(d))
+        return false;
     for (uint32_t i = 0; (i = cm_live_next(&s->live, i)) != 0;) {
-        const cm_live_block *b = &s->live.block[i - 1];
+        cm_live_block *b = &s->live.block[i - 1];
+        if (b->device == d->number && b->inside && b->segment == MAPPED)
+            find_segment(d, b);
         if (b->device == d->number && !(b->inside ? add_inside(d, b, i) : add_alone(d, i)))
             return false;
     }
@@ -451,7 +539,7 @@ typedef struct outline {
     uint64_t address;
     int64_t size, active;
     uint32_t about; /* as of an entry */
-    bool of_block;
+    bool of_block, expandable;
 } outline;
 
 static bool put_outline(cm_viz *s, cm_viz_device *d, uint32_t number, const outline *o)
@@ -468,7 +556,9 @@ static bool put_outline(cm_viz *s, cm_viz_device *d, uint32_t number, const outl
         !put_word(s, d, CM_WORD_SEGMENT_TYPE) ||
         !put_word(s, d, o->size > SMALL ? CM_WORD_LARGE : CM_WORD_SMALL) ||
         !put_frames(s, d, o->of_block, o->about, &ignored) ||
-        (o->of_block && !put_number(s, d, CM_WORD_ALONE, 1)) || !put_word(s, d, CM_WORD_BLOCKS))
+        (o->of_block && !put_number(s, d, CM_WORD_ALONE, 1)) ||
+        (o->expandable && !put_number(s, d, CM_WORD_IS_EXPANDABLE, 1)) ||
+        !put_word(s, d, CM_WORD_BLOCKS))
         return false;
     cm_text_byte(t, CM_PICKLE_LIST);
     return true;
@@ -481,7 +571,10 @@ static bool put_segment(cm_viz *s, cm_viz_device *d, uint32_t number,
 {
     size_t first = first_inside(d, segment->address), end = first, kept = first;
     uint64_t at = 0, rows = 0, size = (uint64_t)segment->size; /* at: since its begin */
-    outline o = {.address = segment->address, .size = segment->size, .about = segment->stack};
+    outline o = {.address = segment->address,
+                 .size = segment->size,
+                 .about = segment->stack,
+                 .expandable = segment->expandable};
     for (; end < d->inside_count && d->inside[end].segment == segment->address; end++) {
         const cm_live_block *b = &s->live.block[d->inside[end].number - 1];
         if (b->address - segment->address < at) {

@@ -15,6 +15,9 @@ typedef enum cm_word {
     CM_WORD_FREE_COMPLETED,
     CM_WORD_SEGMENT_ALLOC,
     CM_WORD_SEGMENT_FREE,
+    CM_WORD_SEGMENT_MAP,
+    CM_WORD_SEGMENT_UNMAP,
+    CM_WORD_MOMENT,
     CM_WORD_OOM,
     /* keys and values */
     CM_WORD_ACTION,
@@ -31,6 +34,7 @@ typedef enum cm_word {
     CM_WORD_ALLOCATED_SIZE,
     CM_WORD_ACTIVE_SIZE,
     CM_WORD_SEGMENT_TYPE,
+    CM_WORD_IS_EXPANDABLE,
     CM_WORD_LARGE,
     CM_WORD_SMALL,
     CM_WORD_BLOCKS,
@@ -66,6 +70,7 @@ typedef struct cm_viz {
     void *context;
     uint64_t start_us, newest; /* newest: entries of each device that are kept; 0: all */
     uint64_t entries;          /* of all devices, also of those that were not kept */
+    uint64_t overlapping;      /* segments that were left out: events are missing */
     cm_live live;
     cm_viz_name *origin; /* by number */
     size_t origins;

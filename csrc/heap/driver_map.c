@@ -64,6 +64,7 @@ void cm_driver_map_free(cm_driver_map *m)
     cm_ranges_clear(&m->enclosers);
     cm_ranges_clear(&m->mapped);
     cm_idmap_clear(&m->shared);
+    free(m->mapping);
     for (size_t i = 0; i < CM_DRIVER_SPACES; i++)
         cm_idmap_clear(&m->space[i]);
     for (size_t i = 0; i < CM_DRIVER_THREADS; i++)
@@ -259,10 +260,40 @@ static bool count_pages(cm_driver_map *m, cm_driver_state *d, const cm_driver_al
            (alone || !tail || share_page(m, d, last, sign));
 }
 
-static bool add_mapped(cm_driver_map *m, cm_driver_state *d, int64_t size)
+static cm_driver_mapping mapping_of(const cm_driver_map *m, const cm_driver_allocation *a)
 {
-    return !__builtin_add_overflow(d->mapped, size, &d->mapped) ||
-           cm_driver_map_fail(m, cm_driver_map_bad_size);
+    bool counted = a->total != CM_TOTALS_NONE;
+    return (cm_driver_mapping){.address = a->address,
+                               .size = a->size,
+                               .stack = counted ? cm_totals_key(&m->totals, a->total).stack : 0,
+                               .device =
+                                   a->shows != 0 ? m->allocation[a->shows - 1].device : a->device};
+}
+
+static bool add_mapped(cm_driver_map *m, const cm_driver_allocation *a, int sign)
+{
+    cm_driver_state *d = &m->device[cm_driver_map_place(a->device)];
+    if (__builtin_add_overflow(d->mapped, sign * a->size, &d->mapped))
+        return cm_driver_map_fail(m, cm_driver_map_bad_size);
+    if (!cm_grow((void **)&m->mapping, &m->mapping_capacity, m->mappings + 1, sizeof *m->mapping))
+        return cm_driver_map_fail(m, cm_driver_map_no_memory);
+    m->mapping[m->mappings] = mapping_of(m, a);
+    m->mapping[m->mappings++].gone = sign < 0;
+    return true;
+}
+
+bool cm_driver_map_next_mapping(const cm_driver_map *m, uint64_t from, cm_driver_mapping *found)
+{
+    uint32_t slot;
+    while (cm_ranges_above(&m->mapped, from, &from, &slot)) {
+        if (m->allocation[slot].torch) {
+            *found = mapping_of(m, &m->allocation[slot]);
+            return true;
+        }
+        if (from++ == UINT64_MAX)
+            break;
+    }
+    return false;
 }
 
 static bool count(cm_driver_map *m, const cm_driver_allocation *a, int sign)
@@ -273,7 +304,7 @@ static bool count(cm_driver_map *m, const cm_driver_allocation *a, int sign)
     blocks->block_slack += sign * a->block_slack;
     if (a->kind == CM_DRIVER_ASYNC)
         *(a->pool != 0 ? &own->async_other : &own->async_own) += sign * a->size;
-    if (a->kind == CM_DRIVER_MAPPED && a->torch && !add_mapped(m, own, sign * a->size))
+    if (a->kind == CM_DRIVER_MAPPED && a->torch && !add_mapped(m, a, sign))
         return false;
     if (a->kind == CM_DRIVER_CONTEXT)
         own->contexts += (uint32_t)sign;
@@ -444,8 +475,7 @@ bool cm_driver_map_make_torch(cm_driver_map *m, uint32_t slot)
         if (!move_total(m, a, key))
             return false;
     }
-    if (a->kind == CM_DRIVER_MAPPED && a->alive &&
-        !add_mapped(m, &m->device[cm_driver_map_place(a->device)], a->size))
+    if (a->kind == CM_DRIVER_MAPPED && a->alive && !add_mapped(m, a, 1))
         return false;
     if (a->kind == CM_DRIVER_MAPPED)
         return a->shows == 0 || cm_driver_map_make_torch(m, a->shows - 1);

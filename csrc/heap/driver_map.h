@@ -101,6 +101,15 @@ typedef struct cm_driver_undo {
 } cm_driver_undo;
 
 /* A thread's last event, to which a later one may add. */
+/* Memory that PyTorch mapped into an expandable segment, or unmapped. */
+typedef struct cm_driver_mapping {
+    uint64_t address;
+    int64_t size;
+    uint32_t stack;
+    int8_t device; /* CUDA's index */
+    bool gone;
+} cm_driver_mapping;
+
 typedef struct cm_driver_thread {
     bool known;
     uint32_t number;
@@ -133,6 +142,8 @@ typedef struct cm_driver_map {
         int device;
         bool known, gone;
     } pool[CM_DRIVER_POOLS];
+    cm_driver_mapping *mapping; /* of the newest record */
+    size_t mappings, mapping_capacity;
     uint64_t allocations, frees, unknown_frees, failed_frees, replaced;
 } cm_driver_map;
 
@@ -143,6 +154,8 @@ typedef struct cm_driver_map {
      UINT64_C(1) << CM_EV_POOL | UINT64_C(1) << CM_EV_DEVICE |                                     \
      UINT64_C(1) << CM_EV_COMPACTED_DRIVER)
 
+/* The first mapping of PyTorch's from an address on; false: there is none. */
+bool cm_driver_map_next_mapping(const cm_driver_map *map, uint64_t from, cm_driver_mapping *found);
 /* The reservation around an address, slot + 1; 0: unknown. */
 uint32_t cm_driver_map_reservation(const cm_driver_map *map, uint64_t address);
 const char *cm_driver_kind_name(uint8_t kind); /* "unknown" for undefined kinds */

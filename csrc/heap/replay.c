@@ -692,6 +692,8 @@ int cm_replay_apply(cm_replay *r, const cm_record *record, cm_change change[2])
         r->error = cm_replay_out_of_memory;
         return -1;
     }
+    if (r->driver != NULL)
+        r->driver->mappings = 0;
     int changes = apply(r, record, change);
     for (int i = 0; i < changes; i++)
         change[i].thread = record->thread;

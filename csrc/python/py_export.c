@@ -403,6 +403,11 @@ static PyObject *viz_entries(PyObject *self, void *ignored)
     return PyLong_FromUnsignedLongLong(((memory_viz *)self)->viz.entries);
 }
 
+static PyObject *viz_overlapping(PyObject *self, void *ignored)
+{
+    return PyLong_FromUnsignedLongLong(((memory_viz *)self)->viz.overlapping);
+}
+
 PyDoc_STRVAR(
     viz_doc,
     "MemoryViz(reader, names, start_us, newest=0, device=None)\n\n"
@@ -423,6 +428,7 @@ static PyMethodDef viz_methods[] = {
 static PyGetSetDef viz_attributes[] = {
     {"devices", viz_devices, NULL, "names of those that were met so far", NULL},
     {"entries", viz_entries, NULL, "of all devices so far, also of those not kept", NULL},
+    {"overlapping", viz_overlapping, NULL, "segments left out so far: they overlap others", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -26,6 +26,8 @@ static const char *const kind_names[] = {
     [CM_ITEM_COMPACTED] = "compacted",
     [CM_ITEM_LEFT_OUT] = "left_out",
     [CM_ITEM_LOST] = "lost",
+    [CM_ITEM_MAPPED] = "mapped",
+    [CM_ITEM_UNMAPPED] = "unmapped",
 };
 enum { KINDS = sizeof kind_names / sizeof kind_names[0], PHASES = CM_PHASE_BEFORE_START + 1 };
 static const char *const work_names[] = {
@@ -250,6 +252,8 @@ static PyObject *item_tuple(reader *r, const cm_item *item)
         return Py_BuildValue("(OKNL)", kind, time_ns, device_name(r, item->device), bytes);
     case CM_ITEM_SEGMENT_NEW:
     case CM_ITEM_SEGMENT_FREE:
+    case CM_ITEM_MAPPED:
+    case CM_ITEM_UNMAPPED:
         return Py_BuildValue("(OKNKLIN)", kind, time_ns, device_name(r, item->device), address,
                              bytes, item->stack, PyBool_FromLong(item->reported));
     case CM_ITEM_OOM:

@@ -68,10 +68,11 @@ static PyObject *about(const cm_snap *s)
     for (size_t i = 0; unknown != NULL && i < s->unknown_count; i++)
         if (cm_py_append(unknown, text_of(s, s->unknown[i])) < 0)
             Py_CLEAR(unknown);
-    return Py_BuildValue("{sNsNsNsnsnsnsO}", "unknown", unknown, "settings",
-                         text_of(s, s->settings), "exporter", text_of(s, s->exporter), "events",
-                         (Py_ssize_t)s->events, "segments", (Py_ssize_t)s->segments, "notes",
-                         (Py_ssize_t)s->notes, "history", s->events > 0 ? Py_True : Py_False);
+    return Py_BuildValue("{sNsNsNsNsnsnsnsO}", "unknown", unknown, "settings",
+                         text_of(s, s->settings), "exporter", text_of(s, s->exporter), "missing",
+                         text_of(s, s->missing), "events", (Py_ssize_t)s->events, "segments",
+                         (Py_ssize_t)s->segments, "notes", (Py_ssize_t)s->notes, "history",
+                         s->events > 0 ? Py_True : Py_False);
 }
 
 /* key, value, ..., NULL, out of a dict of strings, which must live as long. */

@@ -1,8 +1,8 @@
 #include "history.h"
 
 #include "../base/grow.h"
+#include "../base/mapped.h"
 #include "../base/idmap.h"
-#include "mapped.h"
 
 /* A thing that is alive, in the map: a number in the arrays of the snapshot, and which of them. */
 enum { OF_STATE = 0, OF_EVENT = 1 };

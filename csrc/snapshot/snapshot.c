@@ -420,6 +420,7 @@ static bool judge(cm_snap *s, const fields *f, cm_value *out)
     } else if (f->has & BIT(EXPORTER) && f->has & BIT(DEVICES)) {
         s->exporter = text_of(f, CM_SAYS_EXPORTER);
         s->devices = text_of(f, CM_SAYS_DEVICES);
+        s->missing = text_of(f, CM_SAYS_MISSING);
     }
     *out = (cm_value){.memo = out->memo, .kind = kind};
     return true;

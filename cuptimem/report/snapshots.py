@@ -118,6 +118,10 @@ def _meta(said: Mapping[str, Any]) -> dict[str, str]:
     }
     if said["unknown"]:
         meta["snapshot.unknown"] = ", ".join(said["unknown"])
+    if said["exporter"]:
+        meta["snapshot.exporter"] = said["exporter"]
+    if said["missing"]:
+        meta["snapshot.missing"] = said["missing"]
     if said["settings"]:
         meta["allocator"] = said["settings"]
     return meta

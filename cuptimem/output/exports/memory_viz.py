@@ -5,8 +5,9 @@ alive at the end `requested_size` is what was asked for. Frames are those of the
 
 A segment is what PyTorch's allocator took from CUDA. Where there is none around a block (on the CPU, memory taken for
 one tensor, segments that were not recorded) the block is a segment of its own, which comes and goes with it, and says
-so (`alone`). csrc/snapshot reads all of it back (docs/snapshots.md). Devices
-are numbered as CUDA numbers them; the CPU comes behind the last of them.
+so (`alone`). Handles that PyTorch maps into expandable segments are `segment_map` and `segment_unmap`. Where all these
+do not add up to the allocator's total, an entry `snapshot` has the total, as PyTorch's own have. csrc/snapshot reads
+all of it back (docs/snapshots.md). Devices are numbered as CUDA numbers them; the CPU comes behind the last of them.
 """
 
 import tempfile
@@ -128,6 +129,10 @@ class _Export:
     def entries(self) -> int:
         return int(self._viz.entries)
 
+    @property
+    def overlapping(self) -> int:
+        return int(self._viz.overlapping)
+
     def write(self, file: IO[bytes], notes: tuple[str, ...]) -> None:
         order = numbered(self.devices)
         index = {name: number for number, name in enumerate(self.devices)}
@@ -186,6 +191,8 @@ def write(trace: str, path: str, options: Options) -> Written:
             names = [f"device {number} is {name}" for number, name in enumerate(numbered(export.devices)) if name]
             if options.newest is not None:
                 notes.insert(0, f"of each device the newest {options.newest} events only")
+            if export.overlapping:
+                notes.append(f"{words.plural(export.overlapping, 'segment')} left out: they overlap others")
             export.write(file, tuple(notes))
         finally:
             export.close()

@@ -182,8 +182,10 @@ def _of_snapshot(report: Report) -> list[str]:
     said = []
     if kept == "blocks":
         said.append("a snapshot without history: what was alive when it was taken; no times, no steps, nothing freed")
-    elif kept and any(device.start for device in report.devices):
+    elif kept and "snapshot.exporter" not in report.environment and any(device.start for device in report.devices):
         said.append("the snapshot's history lacks its beginning: blocks from before have a line if alive at its end")
+    if missing := report.environment.get("snapshot.missing"):
+        said.append(f"it was exported from a recording: {missing}")
     if unknown := report.environment.get("snapshot.unknown"):
         said.append(f"the snapshot has what this cuptimem does not know, which is left out: {unknown}")
     return said

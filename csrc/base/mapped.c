@@ -3,11 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../base/grow.h"
-#include "definitions.h"
+#include "grow.h"
 
 #define MOST (UINT64_C(1) << 48) /* of a range: more is no mapping */
-enum { SMALL = 2 << 20, LARGE = 20 << 20 };
 
 static bool put(cm_mapped *m, cm_mapped_run run)
 {
@@ -36,26 +34,6 @@ static bool drop(cm_mapped *m, uint64_t start, uint32_t number)
 bool cm_mapped_is_range(uint64_t start, uint64_t size)
 {
     return size > 0 && size < MOST && start > 0 && start < UINT64_MAX - MOST;
-}
-
-/* The one setting that has no key of its own. */
-static int64_t large_handle(const cm_snap *s)
-{
-    static const char key[] = "large_segment_size_mb:";
-    size_t length, left = sizeof key - 1;
-    const char *text = cm_snap_text(s, s->settings, &length), *end = text + length;
-    int64_t megabytes = 0;
-    while ((size_t)(end - text) > left && memcmp(text, key, left) != 0)
-        text++;
-    for (text += left; text < end && *text >= '0' && *text <= '9' && megabytes < 1 << 20; text++)
-        megabytes = megabytes * 10 + *text - '0';
-    return megabytes > 0 ? megabytes << 20 : LARGE;
-}
-
-int64_t cm_handle_size(const cm_snap *s, int64_t size)
-{
-    int64_t large = large_handle(s);
-    return size % large == 0 ? large : SMALL;
 }
 
 bool cm_mapped_add(cm_mapped *m, uint64_t start, uint64_t size, uint32_t stack)
@@ -112,6 +90,16 @@ bool cm_mapped_next(const cm_mapped *m, uint64_t from, cm_mapped_run *run)
     uint64_t key;
     uint32_t number;
     if (!cm_ranges_above(&m->starts, from, &key, &number))
+        return false;
+    *run = m->run[number];
+    return true;
+}
+
+bool cm_mapped_around(const cm_mapped *m, uint64_t address, cm_mapped_run *run)
+{
+    uint64_t key;
+    uint32_t number;
+    if (!cm_ranges_below(&m->starts, address, &key, &number) || m->run[number].end <= address)
         return false;
     *run = m->run[number];
     return true;
