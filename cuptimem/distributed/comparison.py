@@ -95,6 +95,7 @@ class Ranks(Displayed, Brief):
     growths: tuple[Grows, ...]
     missing: tuple[int, ...]  # ranks of the job without a trace
     failed: tuple[tuple[str, str], ...]  # traces that could not be read, and why
+    launchers: tuple[str, ...] = ()  # traces of processes without a rank that allocated nothing: left out
 
     def _summary(self) -> str:
         return f"{plural(len(self.ranks), 'rank')}, {plural(len(self.differences), 'difference')}"
@@ -142,7 +143,17 @@ class Ranks(Displayed, Brief):
 
 def compare(found: Iterable[RankSummary], failed: Iterable[tuple[str, str]], held_at: HeldAt) -> Ranks:
     """held_at reads a rank's trace once more: at most eight times the middle rank's, and as often others'."""
-    ranks = tuple(sorted(found, key=lambda one: (one.rank is None, one.rank or 0, one.started, one.path)))
+    every = list(found)
+    # `run --follow torchrun` records the launcher, too.
+    launchers = [one for one in every if one.rank is None and one.own is None]
+    if len(launchers) == len(every):
+        launchers = []
+    ranks = tuple(
+        sorted(
+            (one for one in every if one not in launchers),
+            key=lambda one: (one.rank is None, one.rank or 0, one.started, one.path),
+        )
+    )
     middle = sorted(range(len(ranks)), key=lambda at: (peak(ranks[at]), at))[(len(ranks) - 1) // 2]
     least = bound(ranks[middle])
     outliers = [at for at in range(len(ranks)) if abs(peak(ranks[at]) - peak(ranks[middle])) > least]
@@ -158,6 +169,7 @@ def compare(found: Iterable[RankSummary], failed: Iterable[tuple[str, str]], hel
         tuple(_grows(ranks)),
         tuple(number for number in range(world) if number not in known),
         tuple(failed),
+        tuple(one.path for one in launchers),
     )
 
 

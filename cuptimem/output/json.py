@@ -432,6 +432,7 @@ def ranks(one: Ranks) -> dict[str, Any]:
         "growths": [{**asdict(grows.growth), "ranks": labels(grows.ranks)} for grows in one.growths],
         "missing": list(one.missing),
         "failed": [{"path": path, "reason": why} for path, why in one.failed],
+        "launchers": list(one.launchers),
     }
 
 

@@ -205,6 +205,9 @@ def _missing(ranks: Ranks) -> list[Block]:
         which = "rank" if len(ranks.missing) == 1 else "ranks"
         blocks.append(Text(f"! no trace of {which} {some}", "warning"))
     blocks += unread(ranks.failed)
+    if ranks.launchers:
+        left = plural(len(ranks.launchers), "trace")
+        blocks.append(Text(f"{left} of processes without a rank, which allocated nothing, left out", "dim"))
     return [Text(), *blocks] if blocks else []
 
 

@@ -165,3 +165,12 @@ def test_a_batch_is_larger_where_the_same_line_makes_it() -> None:
     assert "a larger batch: its input has 2.5 times the bytes" in shown(longer)
     loads = compare([*others, rank(3, device(of(90 * MIB, batch=10 * MIB, checkpoint=99 * MIB)))], (), unasked)
     assert loads.differences[0].batch is None and "batch" not in shown(loads)
+
+
+def test_a_launcher_is_no_rank() -> None:
+    """What has no rank but has tensors is one; alone, a process without any stays."""
+    launcher = rank(None, path="launcher.cmem")
+    found = compare([launcher, rank(0, device(held(MIB))), rank(None, device(held(MIB)), path="own.cmem")], (), unasked)
+    assert [one.rank for one in found.ranks] == [0, None] and found.launchers == ("launcher.cmem",)
+    assert "1 trace of processes without a rank, which allocated nothing, left out" in shown(found)
+    assert compare([launcher], (), unasked).ranks == (launcher,)
