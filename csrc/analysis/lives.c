@@ -35,6 +35,7 @@ typedef struct lives {
     const cm_run *run;
     device device[CM_DEVICES_MAX];
     size_t devices;
+    int64_t nodes_made, nodes_run; /* since the stretch began */
 } lives;
 
 static uint64_t key(uint64_t address)
@@ -197,9 +198,20 @@ static bool end_stretch(lives *l, device *d, int64_t live, int64_t ended)
         return false;
     /* The times around the steps belong to no loop: each is the only one of its own. */
     int64_t loop = is_step ? (int64_t)steps->step[ended].loop : ended < 0 ? -1 : TAIL;
-    d->step[d->steps++] = (cm_life_step){ended, loop, d->begin, d->position, d->high};
+    d->step[d->steps++] = (cm_life_step){
+        ended, loop, d->begin, d->position, d->high, l->nodes_made, l->nodes_run};
     d->begin = d->position;
     d->high = live;
+    return true;
+}
+
+static bool event(void *part, const cm_record *record)
+{
+    lives *l = part;
+    if (record->event.kind == CM_EV_NODE_NEW)
+        l->nodes_made++;
+    else if (record->event.address != CM_NODE_NO_SEQUENCE)
+        l->nodes_run++;
     return true;
 }
 
@@ -218,6 +230,7 @@ static bool step(void *part, int64_t ended, cm_moment end)
         if (d->count > 2 * d->kept + PRUNE_LEAST && !prune(d))
             return false;
     }
+    l->nodes_made = l->nodes_run = 0;
     return true;
 }
 
@@ -314,6 +327,9 @@ const cm_part_kind cm_part_lives = {.name = "lives",
                                     .create = create,
                                     .change = change,
                                     .listens = listens,
+                                    .event = event,
+                                    .events = CM_PART_EVENT(CM_EV_NODE_NEW) |
+                                              CM_PART_EVENT(CM_EV_NODE_RUN),
                                     .step = step,
                                     .finish = finish,
                                     .destroy = destroy};

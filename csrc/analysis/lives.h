@@ -29,6 +29,7 @@ typedef struct cm_life_step {
     int64_t loop;       /* index into steps.loop; -1: none */
     int64_t begin, end; /* positions */
     int64_t peak;
+    int64_t nodes_made, nodes_run; /* of the autograd graph, on all devices */
 } cm_life_step;
 
 /* Of one device. */

@@ -959,6 +959,8 @@ static const cm_field life_step_rows[] = {
     CM_PLAIN(T, begin, "begin", "position"),
     CM_PLAIN(T, end, "end", "position"),
     CM_PLAIN(T, peak, "peak", "the most live bytes in it"),
+    CM_PLAIN(T, nodes_made, "nodes_made", "of the autograd graph"),
+    CM_PLAIN(T, nodes_run, "nodes_run", "by backward passes"),
 };
 static CM_FIELDS(life_step_fields, "lives_steps", T, false, life_step_rows);
 #undef T

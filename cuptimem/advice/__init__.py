@@ -10,6 +10,7 @@ from cuptimem.advice.technique import Change
 from cuptimem.errors import Error
 from cuptimem.report.advice import Advice, Confidence, Estimate, Proposal, Rejected
 from cuptimem.report.model import Report
+from cuptimem.report.stacks import Stack
 
 LEAST = 0.02  # of the peak: less is no proposal
 _CONFIDENCE: tuple[Confidence, ...] = ("exact", "good", "rough")
@@ -23,7 +24,7 @@ def advise(report: Report, device: str | None = None) -> Advice:
     if why := _why_not(report):
         return Advice(peak.device, peak.bytes, peak.step, reason=why)
     lives = report.lives(peak.device)
-    program = Program(lives, report.clock.kind)
+    program = Program(lives, report.clock.kind, _garbage(report, peak.device))
     if lives.cut or program.peak != peak.bytes:
         return Advice(peak.device, peak.bytes, peak.step, reason="its blocks are too many to be kept one by one")
     proposals: list[Proposal] = []
@@ -59,7 +60,7 @@ def estimate(report: Report, device: str | None = None, /, **changes: object) ->
     known = {one.name: one for one in TECHNIQUES}
     if why := _why_not(report):
         raise Error(f"nothing can be predicted: {why}")
-    program = Program(report.lives(peak.device), report.clock.kind)
+    program = Program(report.lives(peak.device), report.clock.kind, _garbage(report, peak.device))
     blocks: list[Block] = program.blocks
     notes: list[str] = []
     worst: Confidence = "exact"
@@ -86,3 +87,8 @@ def _why_not(report: Report) -> str:
     if report.step is not None:
         return "the report is of one step"
     return ""
+
+
+def _garbage(report: Report, device: str) -> frozenset[Stack]:
+    found = report.device(device).garbage
+    return frozenset(one.stack for one in found.freed_contributors) if found is not None else frozenset()

@@ -5,12 +5,15 @@ from dataclasses import replace
 
 from cuptimem.advice.program import GAP, Block, Program, of_category
 from cuptimem.advice.technique import Change, Technique
+from cuptimem.report.stacks import Frame, user_frame
 
 _FIXED = (
     "parameter", "buffer", "gradient", "optimizer state", "before start", "loaded", "bucket", "workspace",
     "autocast cache", "unknown",
 )  # fmt: skip
 _SMALL = 512
+_SHARE = 4
+_HALF = 0.5  # what is proposed where no batch is given
 _WEIGHTS = re.compile(r"^(?:Addmm|Mm|Convolution|Cudnn\w*|Embedding|Linear)Backward")
 
 MOST = 1_000_000  # times as large, or parts
@@ -42,13 +45,25 @@ def _factor(value: str) -> float | None:
 
 
 def batch(program: Program, blocks: list[Block], value: str) -> Change | str:
-    factor = _factor(value)
+    factor = _factor(value) if value else _HALF
     if factor is None:
         return "say how much larger the batch is: batch=x2, or batch=64:8 for 64 in the place of the recorded 8"
     if not program.steps:
         return "nothing was recorded in steps"
     note = "what does not follow the batch: parameters, gradients, states, workspaces, what was made outside of steps"
-    return Change(scaled(program, blocks, factor), None, "another batch size", "it learns differently", note)
+    write = "another batch size" if value else "half the batch"
+    cost = "it learns differently" if program.trained else "twice the steps"
+    return Change(scaled(program, blocks, factor), _input_line(program, blocks), write, cost, note)
+
+
+def _input_line(program: Program, blocks: list[Block]) -> Frame | None:
+    """Where the batch is made: the line of a step's first input that is not small beside the largest."""
+    inputs = [one for one in of_category(blocks, "input") if one.step >= 0 and one.step not in program.evaluated]
+    if not inputs:
+        return program.forward_frame
+    most = max(one.bytes for one in inputs)
+    first = min((one for one in inputs if _SHARE * one.bytes >= most), key=lambda one: one.birth)
+    return user_frame(first.of.stack)
 
 
 def parts_of(value: str, default: int) -> int | None:
@@ -81,5 +96,5 @@ def accumulate(program: Program, blocks: list[Block], value: str) -> Change | st
     return Change(edited, frame, write, f"{parts} times the launches")
 
 
-BATCH = Technique("batch", False, "good", batch, takes="a factor", asked_only=True)
+BATCH = Technique("batch", False, "good", batch, takes="a factor")
 ACCUMULATE = Technique("accumulate", False, "good", accumulate, takes="parts")

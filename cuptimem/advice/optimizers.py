@@ -1,7 +1,8 @@
-"""sgd, adam8bit, fused, no_foreach, step_in_backward: what an optimizer keeps and what its step needs for a moment."""
+"""What an optimizer keeps, and what its step needs for a moment."""
 
 import re
 from dataclasses import replace
+from math import isqrt
 
 from cuptimem.advice.program import GAP, Block, Program, of_category, total
 from cuptimem.advice.technique import Change, Technique
@@ -9,6 +10,7 @@ from cuptimem.advice.technique import Change, Technique
 _ADAM = 1.5  # times the parameters' bytes: two values of each
 _EIGHT_BIT_BLOCK = 256  # values that share a scale
 _SMALL = 4096  # values: smaller states stay as they are in 8-bit optimizers
+_NUMBER = 4  # bytes
 _COPIES = 2  # of the largest parameter, in a loop over them
 
 _HAVE_FUSED = re.compile(r"[/\\]torch[/\\]optim[/\\](?:adam|adamw|sgd|adagrad)\.py$")
@@ -63,6 +65,32 @@ def adam8bit(program: Program, blocks: list[Block], value: str) -> Change | str:
     return Change(edited, frame, "an 8-bit AdamW, such as bitsandbytes.optim.AdamW8bit", "states of 8 bits: numerics")
 
 
+def factored(program: Program, blocks: list[Block], value: str) -> Change | str:
+    """Of a matrix's second moments a row and a column are kept, of its first ones nothing."""
+    state = [block for block in of_category(blocks, "optimizer state") if block.requested > 4 * _SMALL]
+    if not state:
+        return _NO_STATE
+    ids = {id(block) for block in state}
+    edited = [
+        program.with_bytes(block, _NUMBER * 2 * isqrt(block.requested // _NUMBER)) if id(block) in ids else block
+        for block in _without(blocks, _temporaries(program, blocks))
+    ]
+    edited += _loops(program, blocks)
+    frame = program.optimizer_frames[0] if program.optimizer_frames else None
+    return Change(edited, frame, "torch.optim.Adafactor", "another optimizer: it learns differently")
+
+
+def _loops(program: Program, blocks: list[Block]) -> list[Block]:
+    """What a loop over the parameters has for a moment, in the place of each step's temporaries."""
+    temporaries = _temporaries(program, blocks)
+    largest = max((block.bytes for block in of_category(blocks, "parameter")), default=0)
+    made = []
+    for step in {block.step for block in temporaries}:
+        last = max((block for block in temporaries if block.step == step), key=lambda one: one.birth)
+        made.append(replace(last, end=last.birth + GAP // 2, bytes=_COPIES * largest))
+    return made
+
+
 def fused(program: Program, blocks: list[Block], value: str) -> Change | str:
     temporaries = _temporaries(program, blocks)
     if not temporaries:
@@ -81,11 +109,7 @@ def no_foreach(program: Program, blocks: list[Block], value: str) -> Change | st
         return _NO_TEMPORARY
     if not _all_in(temporaries, _IN_TORCH):
         return "the optimizer is none of PyTorch's"
-    largest = max((block.bytes for block in of_category(blocks, "parameter")), default=0)
-    edited = _without(blocks, temporaries)
-    for step in {block.step for block in temporaries}:
-        last = max((block for block in temporaries if block.step == step), key=lambda one: one.birth)
-        edited.append(replace(last, end=last.birth + GAP // 2, bytes=_COPIES * largest))
+    edited = _without(blocks, temporaries) + _loops(program, blocks)
     frame = program.optimizer_frames[0] if program.optimizer_frames else None
     return Change(edited, frame, "foreach=False for the optimizer of this line", "a launch for each parameter")
 
@@ -124,6 +148,7 @@ def step_in_backward(program: Program, blocks: list[Block], value: str) -> Chang
 
 SGD = Technique("sgd", False, "exact", sgd)
 ADAM8BIT = Technique("adam8bit", False, "exact", adam8bit)
+FACTORED = Technique("factored", False, "good", factored)
 _ELSEWHERE = "the peak is not in the optimizer's step"
 FUSED = Technique("fused", True, "exact", fused, _ELSEWHERE)
 NO_FOREACH = Technique("no_foreach", False, "good", no_foreach, _ELSEWHERE, better="fused")

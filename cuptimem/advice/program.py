@@ -66,13 +66,19 @@ class Stretch:
     begin: int
     end: int
     peak: int
+    nodes_made: int = 0
+    nodes_run: int = 0
+
+    def has(self, block: Block) -> bool:
+        return self.begin < block.birth <= self.end
 
 
 class Program:
     """What was recorded of one device; edits are lists of blocks that share most of them with it."""
 
-    def __init__(self, lives: Lives, clock: str | None) -> None:
-        self.device, self.clock = lives.device, clock
+    def __init__(self, lives: Lives, clock: str | None, garbage: frozenset[Stack] = frozenset()) -> None:
+        """garbage: stacks of which a collection freed blocks."""
+        self.device, self.clock, self.garbage = lives.device, clock, garbage
         rows, contributors = lives.blocks, lives.contributors
         columns = (rows.birth, rows.end, rows.bytes, rows.requested, rows.step, rows.end_step, rows.contributor)
         self.blocks = [
@@ -80,10 +86,10 @@ class Program:
             for birth, end, size, asked, step, last, of in zip(*columns, strict=True)
         ]
         marks = lives.steps
-        bounds = (marks.step, marks.loop, marks.begin, marks.end, marks.peak)
+        bounds = (marks.step, marks.loop, marks.begin, marks.end, marks.peak, marks.nodes_made, marks.nodes_run)
         self.stretches = [
-            Stretch(step, "" if loop < 0 else lives.loops[loop], begin, end, peak)
-            for step, loop, begin, end, peak in zip(*bounds, strict=True)
+            Stretch(step, "" if loop < 0 else lives.loops[loop], begin, end, peak, made, ran)
+            for step, loop, begin, end, peak, made, ran in zip(*bounds, strict=True)
         ]
         self._end_of = {one.step: one.end for one in self.stretches}
         self._base = core().edit_base(rows.birth, rows.end, rows.bytes)

@@ -42,7 +42,8 @@ class LifeSteps(Brief):
     the times around the steps.
 
     step: -1 is before the first, the number behind the last one is the tail. loop: index in Lives.loops, -1: none.
-    begin, end: positions; a block of this stretch was born behind begin. peak: the most live bytes in it.
+    begin, end: positions; a block of this stretch was born behind begin. peak: the most live bytes in it. nodes_made,
+    nodes_run: nodes of the autograd graph that were created in it, and that a backward pass ran.
     """
 
     step: "array[int]"
@@ -50,6 +51,8 @@ class LifeSteps(Brief):
     begin: "array[int]"
     end: "array[int]"
     peak: "array[int]"
+    nodes_made: "array[int]"
+    nodes_run: "array[int]"
 
     def _summary(self) -> str:
         return f"{len(self.step)}"

@@ -3,7 +3,7 @@
 from array import array
 from dataclasses import replace
 
-from cuptimem.advice import batches, gradients, in_place, optimizers
+from cuptimem.advice import batches, copies, data, evaluation, garbage, gradients, in_place, no_grad, optimizers
 from cuptimem.advice.program import GAP, Program, call_line
 from cuptimem.report.contents import Contributor
 from cuptimem.report.lives import LifeBlocks, LifeSteps, Lives
@@ -34,6 +34,8 @@ def program(*rows: Row, clock: str = "optimizer", steps: int = 3, length: int = 
         array("q", [0] * steps),
         array("q", [step * length * GAP for step in numbers]),
         array("q", [(step + 1) * length * GAP for step in numbers]),
+        array("q", [0] * steps),
+        array("q", [0] * steps),
         array("q", [0] * steps),
     )
     lives = Lives(device, False, LifeBlocks(*columns), tuple(row[4] for row in rows), marks, ("training",))
@@ -189,3 +191,71 @@ def test_a_step_in_backward_makes_its_temporaries_of_one_parameter() -> None:
     change = optimizers.step_in_backward(one, one.blocks, "")
     assert not isinstance(change, str)
     assert (one.peak, one.replay(change.blocks)[0]) == (800, 300 + 512)  # as the allocator rounds
+
+
+def test_repeats_that_a_view_replaces() -> None:
+    for text in ("x.unsqueeze(1).repeat(1, n, 1)", "(-x)[None].repeat(len(y), 1)", "x[:, None].repeat((1, 8, 1))"):
+        assert copies.repeats_new_dimension(text)
+    for text in (
+        "x.repeat(2, 1)",
+        "x.unsqueeze(0).repeat(2, 2)",
+        "x.unsqueeze(1).repeat(2, 1)",
+        "x.unsqueeze(",
+        "x[0].repeat(2)",
+    ):
+        assert not copies.repeats_new_dimension(text)
+
+
+def graph(run: int) -> Program:
+    """Forward of one step, of which nothing ends before the step does."""
+    rows: list[Row] = [(10 * i, 90, 100, 0, contributor("forward", "activation")) for i in range(1, 9)]
+    one = program(*rows)
+    one.stretches = [replace(one.stretches[0], nodes_made=8, nodes_run=run), *one.stretches[1:]]
+    return one
+
+
+def test_a_graph_that_no_backward_pass_runs() -> None:
+    change = no_grad.no_grad(graph(0), graph(0).blocks, "")
+    assert not isinstance(change, str)
+    assert (graph(0).peak, graph(0).replay(change.blocks)[0]) == (800, 300)
+    assert isinstance(no_grad.no_grad(graph(8), graph(8).blocks, ""), str)
+
+
+def kept(last: int = 60) -> Program:
+    rows: list[Row] = [(100 * i + 10, 700, last if i == 5 else 60, i, contributor("forward", "kept")) for i in range(6)]
+    rows += [
+        (100 * i + 20 + 5 * j, 100 * i + 90, 1, i, contributor("other", "input")) for i in range(6) for j in range(4)
+    ]
+    return program(*sorted(rows, key=lambda row: row[0]), steps=8)
+
+
+def test_results_that_wait_for_the_end_of_an_evaluation() -> None:
+    one = kept()
+    change = evaluation.keep_evaluation(one, one.blocks, "")
+    assert not isinstance(change, str)
+    assert one.replay(change.blocks)[0] < 70 < one.peak
+
+
+def test_blocks_of_unlike_sizes_are_no_results_of_an_evaluation() -> None:
+    one = kept(last=90)
+    assert isinstance(evaluation.keep_evaluation(one, one.blocks, ""), str)
+
+
+def test_data_of_all_steps() -> None:
+    rows: list[Row] = [(i, -1, 100, -1, contributor("data", "input")) for i in range(1, 9)]
+    one = program(*rows, (150, 160, 10, 1, contributor("forward", "activation")))
+    change = data.load_late(one, one.blocks, "")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (810, 110)
+    few = program(*rows[:2])
+    assert isinstance(data.load_late(few, few.blocks, ""), str)
+
+
+def test_what_a_collection_freed() -> None:
+    made = contributor("other", "kept")
+    one = program((10, 250, 100, 0, made), (110, 250, 100, 1, made), (210, 250, 100, 2, made))
+    assert garbage.collect(one, one.blocks, "") == "no collection freed anything"
+    one.garbage = frozenset({made.stack})
+    change = garbage.collect(one, one.blocks, "")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (300, 100)

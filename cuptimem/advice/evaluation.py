@@ -1,0 +1,97 @@
+"""keep_evaluation: results of an evaluation that wait on the device for its end."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from cuptimem.advice.no_grad import unrun
+from cuptimem.advice.program import Block, Program, call_line, total
+from cuptimem.advice.technique import Change, Technique
+from cuptimem.report.stacks import user_frame
+
+_LEAST = 5  # steps: fewer may be a pipeline's depth
+_FORWARD_LIFE = 3  # births
+_KINDS = ("input", "kept", "activation", "temporary", "unknown")
+
+
+def _by_line(program: Program, blocks: list[Block]) -> Iterator[list[Block]]:
+    lines: dict[object, list[Block]] = defaultdict(list)
+    for block in blocks:
+        if block.category in _KINDS and block.node is None and not block.saved_by and block.step >= 0:
+            lines[block.of.stack, block.module, block.phase].append(block)
+    yield from lines.values()
+
+
+def _together(made: list[Block]) -> Iterator[list[Block]]:
+    """One line's blocks, parted where the first of them had ended before the next was made."""
+    now: list[Block] = []
+    end = 0
+    for block in made:
+        if now and block.birth >= end:
+            yield now
+            now = []
+        end = min(end, block.end) if now else block.end
+        now.append(block)
+    if now:
+        yield now
+
+
+def _waits(program: Program, alive: list[Block]) -> bool:
+    """Whether every step adds one, as large as the others."""
+    steps = [block.step for block in alive]
+    if len(set(steps)) < _LEAST or program.backward_between(alive[0].birth, alive[-1].birth):
+        return False
+    return len({block.requested for block in alive}) == 1 and max(steps) - min(steps) + 1 <= len(alive)
+
+
+def _growing(program: Program, made: list[Block]) -> list[Block]:
+    """A value that each step replaces by one longer by the same part: what came before, joined with its own. A module
+    that does this has a cache, and the user's own line may read it in the next step: a library's loop is certain."""
+    stack = made[0].of.stack
+    caller = next((frame for frame in stack if not frame.is_plumbing), None)
+    if caller is None or not caller.is_library or any(frame.module is not None for frame in stack):
+        return []
+    by_step = {block.step: block for block in made}
+    for step, block in by_step.items():
+        later = by_step.get(step + 1)
+        part = later.requested - block.requested if later is not None else 0
+        if later is None or part <= 0 or not block.birth < later.birth <= block.end:
+            continue
+        if block.requested % part == 0 and block.requested >= _LEAST * part:
+            return [one for one in made if not program.backward_between(one.birth, one.end)]
+    return []
+
+
+def keep_evaluation(program: Program, blocks: list[Block], value: str) -> Change | str:
+    """What waits is copied to the host as soon as it is there; so is what joins it at the end made there."""
+    if any(one.step in unrun(program) and one.begin <= program.at <= one.end for one in program.steps):
+        return "the graph of the evaluation holds its values: no_grad comes first"
+    gone: dict[int, Block] = {}
+    moved: list[Block] = []
+    for made in _by_line(program, blocks):
+        if growing := _growing(program, made):
+            moved += growing
+            gone |= {id(block): block.ending(block.birth) for block in growing}
+            continue
+        for waiting in _together(made):
+            if not _waits(program, waiting):
+                continue
+            moved += waiting
+            for block in waiting:
+                gone[id(block)] = block.ending(program.later_birth(block.birth, _FORWARD_LIFE))
+            joined = sum(block.requested for block in waiting)
+            for block in blocks:
+                if waiting[-1].birth < block.birth and block.requested == joined and block.node is None:
+                    gone[id(block)] = block.ending(block.birth)
+    if not moved:
+        return "nothing waits on the device from step to step"
+    largest = max(moved, key=lambda one: total(o for o in moved if o.of is one.of))
+    stack = largest.of.stack
+    frame, write = user_frame(stack), ".cpu() behind what is kept in this line"
+    if any("/transformers/" in one.file for one in stack):
+        frame = call_line(stack)
+        write = "eval_accumulation_steps=1, or preprocess_logits_for_metrics, for the Trainer of this line"
+    edited = [gone.get(id(block), block) for block in blocks]
+    return Change(edited, frame, write, "a copy to the host in each step")
+
+
+KEEP_EVALUATION = Technique("keep_evaluation", True, "good", keep_evaluation, "what waits is not at the peak")

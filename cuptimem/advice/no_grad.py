@@ -1,0 +1,65 @@
+"""no_grad: forward passes that build an autograd graph, which no backward pass runs."""
+
+from collections import defaultdict
+
+from cuptimem.advice.program import Block, Program, call_line
+from cuptimem.advice.technique import Change, Technique
+
+_FORWARD_LIFE = 3  # births: how long a block is read in forward
+_HELD = ("activation", "kept", "temporary")
+
+
+def unrun(program: Program) -> frozenset[int]:
+    """Steps whose nodes no backward pass ran."""
+    return frozenset(one.step for one in program.steps if one.nodes_made and not one.nodes_run)
+
+
+def _carried(blocks: list[Block]) -> dict[int, int]:
+    """Where what a line makes grows with each step, the program carries it on itself (a cache of keys): a block is
+    needed until the line makes the next."""
+    lines: dict[object, list[Block]] = defaultdict(list)
+    for block in blocks:
+        lines[block.of.stack, block.module].append(block)
+    needed = {}
+    for made in lines.values():
+        by_step: dict[int, list[Block]] = defaultdict(list)
+        for block in made:
+            by_step[block.step].append(block)
+        steps = sorted(by_step)
+        for step, later in zip(steps, steps[1:], strict=False):
+            for block, other in zip(by_step[step], by_step[later], strict=False):
+                if other.requested > block.requested:
+                    needed[id(block)] = other.birth
+    return needed
+
+
+def no_grad(program: Program, blocks: list[Block], value: str) -> Change | str:
+    """What only the graph holds ends as soon as forward has read it."""
+    steps = unrun(program)
+    if not steps:
+        return "no step builds a graph that no backward pass runs"
+    held = [
+        block
+        for block in blocks
+        if block.phase == "forward" and block.category in _HELD and not block.saved_by and block.step >= 0
+        and not program.backward_between(block.birth, block.end)
+    ]  # fmt: skip
+    made_in = {block.step for block in held}
+    numbers = steps | {step for step in made_in if step not in program.trained and program.step_end(step) is None}
+    held = [block for block in held if block.step in numbers]
+    last = {block.step: block for block in held}  # the result: it has its own name
+    carried = _carried(held)
+    short: dict[int, Block] = {}
+    for block in held:
+        end = carried.get(id(block), program.later_birth(block.birth, _FORWARD_LIFE))
+        if last[block.step] is not block and end < block.end:
+            short[id(block)] = block.ending(end)
+    if not short:
+        return "the graph that no backward pass runs holds nothing"
+    edited = [short.get(id(block), block) for block in blocks]
+    alive = [block for block in held if id(block) in short and block.alive(program.at)] or held
+    frame = call_line(max(alive, key=lambda one: one.bytes).of.stack)
+    return Change(edited, frame, "with torch.no_grad(): around this line")
+
+
+NO_GRAD = Technique("no_grad", True, "rough", no_grad, "what the graph holds is not at the peak")
