@@ -42,7 +42,7 @@ def test_xdist_workers_report_to_the_controller(memory_suite: MemorySuite) -> No
     assert f"{file.relative_to(memory_suite.path)}: 6 written, 0 kept" in ended.out
     assert 'name="cuptimem_leaked_cpu" value="11"' in (memory_suite.path / "out.xml").read_text()
 
-    some = memory_suite.run("-k", "997 or 9]", "--cuptimem-save", "--cuptimem-compare-fail=peak:0B")
+    some = memory_suite.run("-n", "1", "-k", "997 or 9]", "--cuptimem-save", "--cuptimem-compare-fail=peak:0B")
     assert some.code == 0 and "3 written, 3 kept" in some.out, some.out
     assert "compared 3, new 0, not comparable 0" in some.out
     assert len(json.loads(file.read_text())["tests"]) == 6
