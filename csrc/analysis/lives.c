@@ -198,8 +198,8 @@ static bool end_stretch(lives *l, device *d, int64_t live, int64_t ended)
         return false;
     /* The times around the steps belong to no loop: each is the only one of its own. */
     int64_t loop = is_step ? (int64_t)steps->step[ended].loop : ended < 0 ? -1 : TAIL;
-    d->step[d->steps++] = (cm_life_step){
-        ended, loop, d->begin, d->position, d->high, l->nodes_made, l->nodes_run};
+    d->step[d->steps++] =
+        (cm_life_step){ended, loop, d->begin, d->position, d->high, l->nodes_made, l->nodes_run};
     d->begin = d->position;
     d->high = live;
     return true;
