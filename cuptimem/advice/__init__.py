@@ -9,8 +9,8 @@ from cuptimem.advice.program import Block, Program
 from cuptimem.advice.technique import Change
 from cuptimem.errors import Error
 from cuptimem.report.advice import Advice, Confidence, Estimate, Proposal, Rejected
+from cuptimem.report.lives import Lives
 from cuptimem.report.model import Report
-from cuptimem.report.stacks import Stack
 
 LEAST = 0.02  # of the peak: less is no proposal
 _CONFIDENCE: tuple[Confidence, ...] = ("exact", "good", "rough")
@@ -24,7 +24,7 @@ def advise(report: Report, device: str | None = None) -> Advice:
     if why := _why_not(report):
         return Advice(peak.device, peak.bytes, peak.step, reason=why)
     lives = report.lives(peak.device)
-    program = Program(lives, report.clock.kind, _garbage(report, peak.device))
+    program = _program(report, lives)
     if lives.cut or program.peak != peak.bytes:
         return Advice(peak.device, peak.bytes, peak.step, reason="its blocks are too many to be kept one by one")
     proposals: list[Proposal] = []
@@ -60,7 +60,7 @@ def estimate(report: Report, device: str | None = None, /, **changes: object) ->
     known = {one.name: one for one in TECHNIQUES}
     if why := _why_not(report):
         raise Error(f"nothing can be predicted: {why}")
-    program = Program(report.lives(peak.device), report.clock.kind, _garbage(report, peak.device))
+    program = _program(report, report.lives(peak.device))
     blocks: list[Block] = program.blocks
     notes: list[str] = []
     worst: Confidence = "exact"
@@ -89,6 +89,8 @@ def _why_not(report: Report) -> str:
     return ""
 
 
-def _garbage(report: Report, device: str) -> frozenset[Stack]:
-    found = report.device(device).garbage
-    return frozenset(one.stack for one in found.freed_contributors) if found is not None else frozenset()
+def _program(report: Report, lives: Lives) -> Program:
+    device = report.device(lives.device)
+    freed = device.garbage.freed_contributors if device.garbage is not None else ()
+    types = {one.dtype for one in device.peak.tensors if one.category == "parameter" and one.dtype is not None}
+    return Program(lives, report.clock.kind, frozenset(one.stack for one in freed), frozenset(types))

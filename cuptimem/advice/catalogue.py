@@ -12,7 +12,7 @@ from cuptimem.advice.in_place import IN_PLACE
 from cuptimem.advice.loss import CHUNKED_LOSS
 from cuptimem.advice.no_grad import NO_GRAD
 from cuptimem.advice.optimizers import ADAM8BIT, FACTORED, FUSED, NO_FOREACH, SGD, STEP_IN_BACKWARD
-from cuptimem.advice.precision import HALF_MODEL
+from cuptimem.advice.precision import HALF_MODEL, SINGLE_PRECISION
 from cuptimem.advice.release import RELEASE
 from cuptimem.advice.saved import OFFLOAD
 from cuptimem.advice.technique import Technique
@@ -39,5 +39,6 @@ TECHNIQUES: tuple[Technique, ...] = (
     BATCH,
     CHUNKED_LOSS,
     OFFLOAD,
+    SINGLE_PRECISION,
     HALF_MODEL,
 )

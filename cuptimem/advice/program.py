@@ -76,9 +76,15 @@ class Stretch:
 class Program:
     """What was recorded of one device; edits are lists of blocks that share most of them with it."""
 
-    def __init__(self, lives: Lives, clock: str | None, garbage: frozenset[Stack] = frozenset()) -> None:
-        """garbage: stacks of which a collection freed blocks."""
-        self.device, self.clock, self.garbage = lives.device, clock, garbage
+    def __init__(
+        self,
+        lives: Lives,
+        clock: str | None,
+        garbage: frozenset[Stack] = frozenset(),
+        types: frozenset[str] = frozenset(),
+    ) -> None:
+        """garbage: stacks of which a collection freed blocks. types: of parameters at the peak, as far as known."""
+        self.device, self.clock, self.garbage, self.types = lives.device, clock, garbage, types
         rows, contributors = lives.blocks, lives.contributors
         columns = (rows.birth, rows.end, rows.bytes, rows.requested, rows.step, rows.end_step, rows.contributor)
         self.blocks = [

@@ -3,7 +3,18 @@
 from array import array
 from dataclasses import replace
 
-from cuptimem.advice import batches, copies, data, evaluation, garbage, gradients, in_place, no_grad, optimizers
+from cuptimem.advice import (
+    batches,
+    copies,
+    data,
+    evaluation,
+    garbage,
+    gradients,
+    in_place,
+    no_grad,
+    optimizers,
+    precision,
+)
 from cuptimem.advice.program import GAP, Program, call_line
 from cuptimem.report.contents import Contributor
 from cuptimem.report.lives import LifeBlocks, LifeSteps, Lives
@@ -19,7 +30,9 @@ def contributor(phase: str, category: str, *stack: Frame, saved_by: str | None =
     return Contributor(0, 0, (*stack, LOOP), phase, category=category, saved_by=saved_by)
 
 
-def program(*rows: Row, clock: str = "optimizer", steps: int = 3, length: int = 100, device: str = "cpu") -> Program:
+def program(
+    *rows: Row, clock: str = "optimizer", steps: int = 3, length: int = 100, device: str = "cpu", types: str = ""
+) -> Program:
     """Positions count from 1; each step has `length` of them."""
     columns = [array("q") for _ in range(7)]
     for i, (birth, end, size, step, _) in enumerate(rows):
@@ -39,7 +52,7 @@ def program(*rows: Row, clock: str = "optimizer", steps: int = 3, length: int = 
         array("q", [0] * steps),
     )
     lives = Lives(device, False, LifeBlocks(*columns), tuple(row[4] for row in rows), marks, ("training",))
-    return Program(lives, clock)
+    return Program(lives, clock, types=frozenset(types.split()))
 
 
 GRADIENT = contributor("backward", "gradient")
@@ -259,3 +272,24 @@ def test_what_a_collection_freed() -> None:
     change = garbage.collect(one, one.blocks, "")
     assert not isinstance(change, str)
     assert (one.peak, one.replay(change.blocks)[0]) == (300, 100)
+
+
+def test_the_type_of_parameters_decides_what_is_shorter() -> None:
+    rows = [
+        (1, -1, 4096, -1, contributor("forward", "parameter", Frame("train.py", "build", 3))),
+        (110, 150, 8192, 1, contributor("forward", "activation")),
+        (105, 150, 2048, 1, contributor("forward", "input")),
+    ]
+    peaks = {}
+    for types in ("", "float32", "bfloat16", "bfloat16 float32", "float64"):
+        one = program(*rows, types=types)
+        made = (precision.half_model(one, one.blocks, ""), precision.single_precision(one, one.blocks, ""))
+        peaks[types] = [None if isinstance(change, str) else one.replay(change.blocks)[0] for change in made]
+    half = 2048 + 4096 + 2048
+    assert peaks == {
+        "": [half, None],
+        "float32": [half, None],
+        "bfloat16": [None, None],
+        "bfloat16 float32": [half, None],
+        "float64": [None, 2048 + 4096 + 1024],
+    }
