@@ -79,7 +79,7 @@ def write(trace: str, path: str, options: Options) -> Written:
 
 @contextmanager
 def _seekable(path: str, options: Options) -> Iterator[IO[bytes]]:
-    """Perfetto reads no member whose size stands behind it, as it does in an archive that was written to a pipe."""
+    """In an archive that was written to a pipe the size of a member stands behind it; here it stands before it."""
     with events.target(path, options) as file:
         if not is_stream(path):
             yield file
@@ -92,7 +92,7 @@ def _seekable(path: str, options: Options) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _writing(pack: zipfile.ZipFile, name: str, rank: _Rank) -> Iterator[IO[bytes]]:
-    """Not of zip's 64 bits, which Perfetto does not read."""
+    """Not of zip's 64 bits, which Perfetto v52 does not open."""
     try:
         with (
             pack.open(_member(name), "w") as member,
@@ -102,7 +102,7 @@ def _writing(pack: zipfile.ZipFile, name: str, rank: _Rank) -> Iterator[IO[bytes
     except RuntimeError as error:
         if "force_zip64" not in str(error):
             raise
-        raise Error(f"{rank.label} has more than 2 GiB of events, which Perfetto does not read: --least SIZE") from None
+        raise Error(f"{rank.label} has more than 2 GiB of events, too many for an archive: --least SIZE") from None
 
 
 def _read(trace: str, options: Options) -> _Rank:
