@@ -262,7 +262,8 @@ static bool emit_other(cm_viz *s, cm_viz_device *d, cm_word action, uint64_t tim
 static bool emit_segment(cm_viz *s, cm_viz_device *d, cm_word action, const cm_item *item)
 {
     bool taken = action == CM_WORD_SEGMENT_ALLOC || action == CM_WORD_SEGMENT_MAP;
-    d->reserved += taken ? item->bytes : -item->bytes;
+    uint64_t bytes = (uint64_t)item->bytes; /* of a damaged trace: it may wrap around */
+    d->reserved = (int64_t)((uint64_t)d->reserved + (taken ? bytes : 0 - bytes));
     return emit_other(s, d, action, item->time_ns, item->address, item->bytes, item->stack);
 }
 
