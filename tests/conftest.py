@@ -132,7 +132,7 @@ def run(python: str, tmp_path: Path) -> Callable[..., Result]:
         *arguments: str,
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
-        timeout: float = 120,
+        timeout: float = 280,
         cwd: Path | None = None,
     ) -> Result:
         done = subprocess.run(

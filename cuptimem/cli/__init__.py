@@ -10,6 +10,7 @@ TYPE_CHECKING = False  # `run` must import nothing that the program's folder cou
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
 VERBS = {
     "run": "run a Python script and record its tensor memory",
@@ -117,10 +118,14 @@ def _dispatch(arguments: list[str]) -> int:
         return _FAILED
 
 
+def module_of(verb: str) -> "ModuleType":
+    return __import__(f"cuptimem.cli.{verb.replace('-', '_')}", fromlist=["main"])
+
+
 def _run(verb: str, arguments: list[str]) -> int:
     """A verb that reads ends soon, and its reports have no cycles: to search millions of objects for some takes a third
     of the time of a large page."""
-    verb_main = __import__(f"cuptimem.cli.{verb.replace('-', '_')}", fromlist=["main"]).main
+    verb_main = module_of(verb).main
     if verb in ("run", "simulate", "advice", "max-batch"):  # programs of the user's
         return int(verb_main(arguments))
     import gc

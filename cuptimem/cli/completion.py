@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from cuptimem.cli import VERBS, parsing
+from cuptimem.cli import VERBS, module_of, parsing
 from cuptimem.errors import Error
 
 SHELLS = ("bash", "zsh", "fish")
@@ -37,7 +37,7 @@ def script(shell: str) -> str:
     root.add_argument("--version", action="store_true", help="print the version")
     verbs = root.add_subparsers(parser_class=argparse.ArgumentParser)
     for verb, what in VERBS.items():
-        own = __import__(f"cuptimem.cli.{verb}", fromlist=["parser"]).parser()
+        own = module_of(verb).parser()
         for action in own._actions:  # argparse has no public list of them; shtab reads this one, too
             if action.dest in ("output", "program"):  # a program's arguments may be files, too
                 action.complete = shtab.FILE

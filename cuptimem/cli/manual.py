@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import cuptimem
-from cuptimem.cli import VERBS, usage
+from cuptimem.cli import VERBS, module_of, usage
 
 _CHARACTERS = str.maketrans({"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"})
 
@@ -70,7 +70,7 @@ def page() -> str:
         ".SH VERBS",
     ]
     for verb, what in VERBS.items():
-        parser = __import__(f"cuptimem.cli.{verb}", fromlist=["parser"]).parser()
+        parser = module_of(verb).parser()
         parser.formatter_class = _Roff
         parser.color = False  # of Python 3.14 and later: no escape sequences, even with FORCE_COLOR
         lines += [f".SS {verb}", _text(what[0].upper() + what[1:]) + ".", ".PP", parser.format_help()]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cuptimem.cli import VERBS, manual
+from cuptimem.cli import VERBS, manual, module_of
 from tests.conftest import Result, clean_environment
 
 Run = Callable[..., Result]
@@ -86,7 +86,7 @@ def test_manual_has_every_verb_and_option() -> None:
     sections = manual.page().split("\n.SS ")[1:]
     assert [section.split("\n", 1)[0] for section in sections] == list(VERBS)
     for verb, section in zip(VERBS, sections, strict=True):
-        parser = __import__(f"cuptimem.cli.{verb}", fromlist=["parser"]).parser()
+        parser = module_of(verb).parser()
         for action in parser._actions:  # argparse has no public list of them
             assert action.help is argparse.SUPPRESS or any(
                 line.startswith(".B ") and (action.option_strings or [action.metavar or action.dest])[-1] in line

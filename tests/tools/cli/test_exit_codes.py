@@ -1,13 +1,12 @@
 """docs/exit-codes.md: a row for each verb, and the codes that the code has."""
 
-import importlib
 import re
 from pathlib import Path
 
 import pytest
 
 from cuptimem import cli
-from cuptimem.cli import VERBS, advice_try, leaks
+from cuptimem.cli import VERBS, advice_try, leaks, module_of
 from cuptimem.simulation.result import EXIT_CODES
 from tests.conftest import ROOT
 from tests.golden.answers import TRACES
@@ -67,4 +66,4 @@ def test_a_leak_is_3_where_that_was_asked(capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_every_verb_is_a_module() -> None:
-    assert all(hasattr(importlib.import_module(f"cuptimem.cli.{verb.replace('-', '_')}"), "main") for verb in VERBS)
+    assert all(hasattr(module_of(verb), "main") for verb in VERBS)

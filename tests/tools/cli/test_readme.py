@@ -1,13 +1,12 @@
 """README and docs/: their commands are ones that the command line takes, and README's sentences are short."""
 
-import importlib
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from cuptimem.cli import VERBS
+from cuptimem.cli import VERBS, module_of
 from tests.conftest import ROOT
 from tests.tools.cli.examples import MARKED, OTHERS, PAGES, SECTIONS
 
@@ -37,7 +36,7 @@ def test_commands_are_taken(page: Path) -> None:
             continue
         assert verb in VERBS, f"{page.name}: cuptimem {command}"
         home = "advice_try" if words[:1] == ["--try"] else verb  # what follows has options of its own
-        known = re.findall(r"--[\w-]+", importlib.import_module(f"cuptimem.cli.{home}").parser().format_help())
+        known = re.findall(r"--[\w-]+", module_of(home).parser().format_help())
         for word in words:
             if word.endswith(".py"):
                 break  # behind it stand the program's own
@@ -77,7 +76,7 @@ def test_readme_has_what_a_first_look_needs() -> None:
         and len(re.findall(r"^- `make [a-z]+`", behind, re.M)) == 3
     )
     section = {part.partition("\n")[0]: part for part in rest.split("\n## ")}
-    asked = set(re.findall(r"`cuptimem ([a-z]+)", section["Questions"]))
+    asked = set(re.findall(r"`cuptimem ([a-z-]+)", section["Questions"]))
     assert asked == set(VERBS) - {"run", "completion"}
     assert len(re.findall(r"^\|(?![-|])", section["What it costs"], re.M)) == 1 + 3
 

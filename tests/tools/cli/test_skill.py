@@ -1,6 +1,5 @@
 """`cuptimem skill`: its commands run, its answer is one that is given, its verbs and options are there."""
 
-import importlib
 import json
 import re
 import shlex
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cuptimem.cli import VERBS, main, skill
+from cuptimem.cli import VERBS, main, module_of, skill
 from tests.golden.answers import TRACES
 
 TEXT = skill.text()
@@ -57,7 +56,7 @@ def test_every_command_in_the_text_is_taken() -> None:
         _, verb, *words = shlex.split(command)
         assert verb in VERBS, command
         home = "advice_try" if words[:1] == ["--try"] else verb
-        known = importlib.import_module(f"cuptimem.cli.{home}").parser().own_options()
+        known = module_of(home).parser().own_options()
         options = [word for word in words if word.startswith("-") and word != "--try"]
         assert all(option in known for option in options), command
 
