@@ -250,7 +250,7 @@ def _narrow(search: _Search, candidate: int, steps: int | None, progress: Callab
         elif len(fitting) > 1:
             guess = search.guess(lambda one: search.memory - one.tried.beside_bytes - (one.tried.reserved_bytes or 0))
         else:
-            guess = last + (end - last) * _WITHOUT_CACHE // 100  # what the cache cannot give out is not foretold
+            guess = last + (end - last) * _WITHOUT_CACHE // 100  # what the cache cannot give out is not predicted
         candidate = max(last + search.step, min(search.rounded(guess), end - search.step))
 
 

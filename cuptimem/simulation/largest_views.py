@@ -33,7 +33,7 @@ def blocks(found: Largest, way: Way, setup: Setup) -> list[Block]:
 def _lines(found: Largest) -> list[str]:
     said = []
     if found.predicted is not None:
-        said.append(f"the recording of {_recorded(found)} foretold {found.predicted}")
+        said.append(f"the recording of {_recorded(found)} predicted {found.predicted}")
     said.append(
         f"margin: a context of {size(found.context)}, the highest published for the card, and workspaces, "
         "communicators and assumed sizes at their allowance; a card that takes less may hold the next size"
