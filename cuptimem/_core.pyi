@@ -143,6 +143,7 @@ def walks_made() -> list[tuple[int, Any]]: ...  # living modules and optimizers 
 def select(objects: list[Any], kind_of: Callable[[type], int]) -> list[tuple[int, Any]]: ...  # unless 0
 def followed_kernel(kernel: object, tensor: object, after: object, tensors: int) -> object: ...  # see py_values.c
 def call_unrecorded(function: Callable[..., Any], *arguments: Any) -> Any: ...  # nothing in it is recorded
+def gradients_exchanged() -> bool: ...
 def call_unless_running(code: object, function: Callable[..., Any], *arguments: Any) -> Any: ...  # else NotImplemented
 
 # the driver level (csrc/python/py_cupti.c)

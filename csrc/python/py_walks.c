@@ -2,6 +2,7 @@
  * GIL. cuptimem/objects/walks.py and living.py are the Python part. */
 #include "py_walks.h"
 
+#include <opcode.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
@@ -305,10 +306,66 @@ static bool runs(PyThreadState *state, PyObject *code)
     return found;
 }
 
+static bool names_grad(PyObject *tuple)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        PyObject *one = PyTuple_GET_ITEM(tuple, i);
+        if (PyUnicode_Check(one) && PyUnicode_CompareWithASCIIString(one, "grad") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* At `tensor.grad = None`: PyTorch lets the GIL go while it frees the old gradient, to which the
+ * tensor still points then. Also true at other attributes that such a function sets, and where it
+ * names the attribute by a string (setattr). */
+static bool exchanges_gradient(PyThreadState *state)
+{
+    PyFrameObject *frame = PyThreadState_GetFrame(state);
+    if (frame == NULL)
+        return false;
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    Py_ssize_t at = PyFrame_GetLasti(frame);
+    bool found = names_grad(code->co_consts);
+
+    if (!found && at >= 0 && names_grad(code->co_names)) {
+        PyObject *bytes = PyCode_GetCode(code);
+        int opcode = bytes == NULL ? STORE_ATTR : (unsigned char)PyBytes_AS_STRING(bytes)[at];
+        found = opcode == STORE_ATTR || opcode == DELETE_ATTR;
+        if (bytes == NULL)
+            PyErr_Clear();
+        Py_XDECREF(bytes);
+    }
+    Py_DECREF(code);
+    Py_DECREF(frame);
+    return found;
+}
+
+static bool gradients_are_exchanged(void)
+{
+    PyThreadState *me = PyThreadState_Get();
+    PyThreadState *state = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+
+    for (; state != NULL; state = PyThreadState_Next(state))
+        if (state != me && exchanges_gradient(state))
+            return true;
+    return false;
+}
+
+PyDoc_STRVAR(gradients_exchanged_doc,
+             "gradients_exchanged() -> bool\n\nWhether another thread may be setting a tensor's "
+             "gradient, which then must not be read: it may be freed memory.");
+
+static PyObject *gradients_exchanged(PyObject *module, PyObject *nothing)
+{
+    return PyBool_FromLong(gradients_are_exchanged());
+}
+
 PyDoc_STRVAR(call_unless_running_doc,
              "call_unless_running(code, function, *arguments)\n\nThe result of a function of C, "
-             "NotImplemented while a thread is inside this code. No other thread can get the GIL "
-             "between the check of the threads and the call.");
+             "NotImplemented while a thread is inside this code, or while another one may be "
+             "exchanging a tensor's gradient. No other thread can get the GIL between the check of "
+             "the threads and the call.");
 
 static PyObject *call_unless_running(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -318,6 +375,8 @@ static PyObject *call_unless_running(PyObject *module, PyObject *const *args, Py
     for (; state != NULL; state = PyThreadState_Next(state))
         if (runs(state, args[0]))
             Py_RETURN_NOTIMPLEMENTED;
+    if (gradients_are_exchanged())
+        Py_RETURN_NOTIMPLEMENTED;
     return PyObject_Vectorcall(args[1], args + 2, (size_t)(count - 2), NULL);
 }
 
@@ -327,6 +386,7 @@ PyMethodDef cm_py_walks_methods[] = {
     {"walks_more", walks_more, METH_NOARGS, walks_more_doc},
     {"walks_made", walks_made, METH_NOARGS, walks_made_doc},
     {"select", select_objects, METH_VARARGS, select_doc},
+    {"gradients_exchanged", gradients_exchanged, METH_NOARGS, gradients_exchanged_doc},
     {"call_unless_running", (PyCFunction)(void (*)(void))call_unless_running, METH_FASTCALL,
      call_unless_running_doc},
     {NULL, NULL, 0, NULL},

@@ -191,7 +191,8 @@ def is_tensor(torch: Any, item: Any) -> bool:
 
 
 def gradients(torch: Any, leaves: list[Any]) -> list[Any] | None:
-    """The `.grad` of each. None: a backward pass in another thread may exchange them meanwhile."""
+    """The `.grad` of each. None: another thread, in a backward pass or in `tensor.grad = None`, may exchange them
+    meanwhile, and what is read then may be freed memory."""
     backward = getattr(getattr(torch.autograd, "graph", None), "_engine_run_backward", None)
     code = getattr(backward, "__code__", None)
     if code is None:

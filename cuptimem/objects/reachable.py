@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from cuptimem.errors import own
+from cuptimem.objects import living
 
 
 def owner(kind: type) -> str:
@@ -34,6 +35,7 @@ class Tensors:
     """Finds the tensors below some objects."""
 
     def __init__(self, torch: Any) -> None:
+        self._torch = torch
         self._tensor = torch.Tensor
         self._base = torch._C.TensorBase
         self._is_copied_lazily = getattr(torch._C, "_is_cow_tensor", lambda tensor: False)
@@ -58,7 +60,7 @@ class Tensors:
                     found.update(self._storages(one))
                     left.extend(gc.get_referents(one))
                     if self._base.is_leaf.__get__(one):
-                        left.append(self._base.grad.__get__(one))
+                        left.extend(living.gradients(self._torch, [one]) or ())
                 elif enter(one):
                     seen[id(one)] = one
                     left.extend(_below(one))

@@ -63,12 +63,14 @@ _FOR_EVER = (1 << 63) - 1
 
 
 def _hold_still(torch: Any, interval: float) -> int:
-    """Waits for a moment in which no other thread runs a backward, and keeps Python from switching threads.
+    """Waits for a moment in which no other thread runs a backward or drops a gradient, and keeps Python from switching
+    threads.
 
     Backward works without the GIL and drops what nodes have saved while it goes: reading a saved tensor beside it is a
-    read of freed memory. A thread cannot begin one without the GIL, which the walk then keeps. Returns until when
-    (time.monotonic_ns) graphs may be read; 0: there was no such moment. Each read must check the clock with
-    the GIL in hand (_core.call_before): between two instructions this thread may sleep for any time.
+    read of freed memory. So is reading a gradient beside `tensor.grad = None`. A thread cannot begin either without the
+    GIL, which the walk then keeps. Returns until when (time.monotonic_ns) graphs may be read; 0: there was no such
+    moment. Each read must check the clock with the GIL in hand (_core.call_before): between two instructions this
+    thread may sleep for any time.
 
     A longer switch interval holds for threads that begin to wait after it was set. Those that wait already get their
     turn when the old one is over, so they are let in first. One that then computes without a pause gives the GIL back
@@ -88,7 +90,7 @@ def _hold_still(torch: Any, interval: float) -> int:
         began = time.monotonic()
         while time.monotonic() < began + 4 * interval:
             continue
-        if time.monotonic() < began + still / 2 and not _others_run(code):
+        if time.monotonic() < began + still / 2 and not _others_run(code) and not _core.gradients_exchanged():
             return int((began + still) * 1e9)
         sys.setswitchinterval(interval)
         if time.monotonic() > deadline:
@@ -173,7 +175,7 @@ class _Walk:
         self._own_storage(tensor)
         try:
             if self.base.is_leaf.__get__(tensor) or self.base.retains_grad.__get__(tensor):
-                grad = self.base.grad.__get__(tensor)
+                grad = self._gradient(tensor)
                 if grad is not None:
                     self._own_storage(grad)
             self._graph(self._still(self.base.grad_fn.__get__, tensor))
@@ -181,6 +183,14 @@ class _Walk:
             self.skipped += not self.base.is_leaf.__get__(tensor)
         except own(RuntimeError):  # a tensor with an unknown graph, as inside torch.func
             self.skipped += 1
+
+    def _gradient(self, tensor: Any) -> Any:
+        try:
+            return self._still(self.base.grad.__get__, tensor)
+        except _MovingError:
+            found = living.gradients(self.torch, [tensor])
+            self.skipped += found is None
+            return found[0] if found else None
 
     def _still(self, read: Callable[..., Any], *arguments: Any) -> Any:
         """What a function of C reads in autograd's graphs. Waits for a safe moment where needed; after one wait in

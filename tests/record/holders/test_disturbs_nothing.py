@@ -56,6 +56,31 @@ PROGRAMS = {
         thread.join()
         assert not errors, errors
     """,
+    "gradients that other threads set to None": """
+        import sys, threading, torch
+        from torch import nn
+        from cuptimem.objects import living
+        sys.setswitchinterval(1e-4)
+        models = [nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 3)) for _ in range(3)]
+        over = threading.Event()
+        def train(model):
+            while not over.is_set():
+                for parameter in model.parameters():
+                    parameter.grad = None
+                model(torch.ones(8, 16)).sum().backward()
+        threads = [threading.Thread(target=train, args=(model,)) for model in models]
+        for thread in threads:
+            thread.start()
+        leaves = [parameter for model in models for parameter in model.parameters()]
+        read = 0
+        while read < 1000:
+            for leaf in leaves:
+                for found in living.gradients(torch, [leaf]) or ():
+                    read += found is not None and torch._C._storage_address(found) != 0
+        over.set()
+        for thread in threads:
+            thread.join()
+    """,
     "tuples that something holds": """
         from cuptimem.objects import referrers
         class Item: pass
