@@ -158,6 +158,7 @@ class _Walk:
 
     def _begin(self, full: bool) -> tuple[list[tuple[weakref.ref[Any], _Name]], list[Callable[[], Any]], list[Any]]:
         """Labels the modules. Them with their names, optimizers, and, if full, tensors."""
+        copies: list[Any] = []  # copy.deepcopy makes modules without a call that shows them
         if full:
             found = living.find(self.torch)
         else:
@@ -165,10 +166,11 @@ class _Walk:
             others = living.find(self.torch, near.objects(_NEAREST))
             found = [(kinds[kind], item) for kind, item in _core.walks_made()]
             found += [(kind, item) for kind, item in others if kind == STEPPER]
+            copies = [item for kind, item in others if kind == MODULE]
         modules = [item for kind, item in found if kind == MODULE][:_MOST_MODULES]
         _core.mark(_core.MARK_WALK)
         names: list[tuple[weakref.ref[Any], _Name]] = []
-        for module, name in self._named(modules, full):
+        for module, name in self._named(modules, copies, full):
             _core.label(_core.LABEL_MODULE, id(module), 0, self._text(name.text))
             names.append((name.module, name))
             self._alive[id(module)] = name.module
@@ -195,14 +197,16 @@ class _Walk:
             return None
         return next((child for key, child in self._children(module) if key == "_orig_mod"), None)
 
-    def _named(self, modules: list[Any], full: bool) -> Iterator[tuple[Any, _Name]]:
+    def _named(self, modules: list[Any], copies: list[Any], full: bool) -> Iterator[tuple[Any, _Name]]:
         """Every module with its name; roots in the order of their making, the rest as named_modules() goes. full: they
-        are as the collector lists them."""
+        are as the collector lists them. copies: come last, some of them for the second time."""
         for key in [key for key, name in _names.items() if name.module() is None]:
             del _names[key]
+        made = {id(module) for module in modules}
+        modules = modules + [module for module in copies if id(module) not in made]
         inner = {id(child) for module in modules for _, child in self._children(module)}
         roots = [module for module in modules if id(module) not in inner]
-        holders = [root for root in roots if self._holds(root)]
+        holders = [root for root in roots if id(root) in made and self._holds(root)]
         taken = {name.text for root in roots if (name := self._known(root)) is not None}
         done: set[int] = set()
         numbers: dict[str, int] = {}  # of each class, the next one to try

@@ -1,5 +1,6 @@
 """What a walk over living objects says: names of modules, labels of blocks, and what it must leave alone."""
 
+import copy
 import gc
 import random
 import warnings
@@ -151,6 +152,24 @@ def test_a_model_made_inside_has_names_after_its_first_step(trace: Path) -> None
         == at_step.of(GRADIENT)
     )
     assert at_step.of(BUFFER) == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
+
+
+def test_a_copy_that_only_an_attribute_holds_has_names_after_the_first_step(trace: Path) -> None:
+    """No call shows that copy.deepcopy has made it."""
+
+    class Trainer:
+        def __init__(self) -> None:
+            self.model = mlp()
+            self.average = copy.deepcopy(self.model).requires_grad_(False)
+
+    with cuptimem.profile(trace, holders=False):
+        trainer = Trainer()
+        weights = block(trainer.model[0].weight), block(trainer.average[0].weight)
+        train(trainer.model, torch.optim.SGD(trainer.model.parameters(), lr=0.1))
+        del trainer
+        gc.collect()
+    first = read(trace)[1].labels[_core.LABEL_PARAMETER]
+    assert [first[address].partition("\t")[0] for address in weights] == ["0.weight", "Sequential#2.0.weight"]
 
 
 def test_models_made_in_every_step_use_the_same_texts(trace: Path) -> None:
