@@ -4,12 +4,12 @@ A technique is a rule (technique.py) in a file of its kind. None subtracts from 
 blocks, whose new maximum may lie elsewhere.
 """
 
+from cuptimem.advice import recorded
 from cuptimem.advice.catalogue import TECHNIQUES
-from cuptimem.advice.program import Block, Program
+from cuptimem.advice.program import Block
 from cuptimem.advice.technique import Change
 from cuptimem.errors import Error
 from cuptimem.report.advice import Advice, Confidence, Estimate, Proposal, Rejected
-from cuptimem.report.lives import Lives
 from cuptimem.report.model import Report
 
 LEAST = 0.02  # of the peak: less is no proposal
@@ -21,12 +21,10 @@ __all__ = ["advise", "estimate"]
 def advise(report: Report, device: str | None = None) -> Advice:
     """Every technique that lowers the peak of a device (None: the first one) by at least 2 %. Raises Error."""
     peak = report.device(device).peak if device is not None else report.peak
-    if why := _why_not(report):
-        return Advice(peak.device, peak.bytes, peak.step, reason=why)
-    lives = report.lives(peak.device)
-    program = _program(report, lives)
-    if lives.cut or program.peak != peak.bytes:
-        return Advice(peak.device, peak.bytes, peak.step, reason="its blocks are too many to be kept one by one")
+    lived = recorded.of(report, peak.device)
+    if isinstance(lived, str):
+        return Advice(peak.device, peak.bytes, peak.step, reason=lived)
+    program = lived.program
     proposals: list[Proposal] = []
     rejected: list[Rejected] = []
     for one in TECHNIQUES:
@@ -48,7 +46,7 @@ def advise(report: Report, device: str | None = None) -> Advice:
             else:
                 proposals.append(made)
     proposals.sort(key=lambda one: (not one.free, one.bytes))
-    return Advice(peak.device, peak.bytes, peak.step, tuple(proposals), tuple(rejected))
+    return Advice(peak.device, program.peak, lived.step, tuple(proposals), tuple(rejected), note=lived.note)
 
 
 def estimate(report: Report, device: str | None = None, /, **changes: object) -> Estimate:
@@ -58,11 +56,12 @@ def estimate(report: Report, device: str | None = None, /, **changes: object) ->
     """
     peak = report.device(device).peak if device is not None else report.peak
     known = {one.name: one for one in TECHNIQUES}
-    if why := _why_not(report):
-        raise Error(f"nothing can be predicted: {why}")
-    program = _program(report, report.lives(peak.device))
+    lived = recorded.of(report, peak.device)
+    if isinstance(lived, str):
+        raise Error(f"nothing can be predicted: {lived}")
+    program = lived.program
     blocks: list[Block] = program.blocks
-    notes: list[str] = []
+    notes = [lived.note] if lived.note else []
     worst: Confidence = "exact"
     asked = tuple((name, "" if value is True else str(value)) for name, value in changes.items())
     for name, value in asked:
@@ -76,21 +75,4 @@ def estimate(report: Report, device: str | None = None, /, **changes: object) ->
         blocks = change.blocks
         notes += [change.note] if change.note else []
         worst = max(worst, known[name].confidence, key=_CONFIDENCE.index)
-    return Estimate(peak.device, peak.bytes, program.replay(blocks)[0], asked, worst, tuple(notes))
-
-
-def _why_not(report: Report) -> str:
-    if report.compacted is not None:
-        return "past its bound the recording has no single blocks"
-    if report.lost.events:
-        return "events were lost"
-    if report.step is not None:
-        return "the report is of one step"
-    return ""
-
-
-def _program(report: Report, lives: Lives) -> Program:
-    device = report.device(lives.device)
-    freed = device.garbage.freed_contributors if device.garbage is not None else ()
-    types = {one.dtype for one in device.peak.tensors if one.category == "parameter" and one.dtype is not None}
-    return Program(lives, report.clock.kind, frozenset(one.stack for one in freed), frozenset(types))
+    return Estimate(peak.device, program.peak, program.replay(blocks)[0], asked, worst, tuple(notes))

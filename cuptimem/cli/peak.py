@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
 def _oom(ours: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.step is not None:
         ours.error("--at oom is a moment of the run: leave out --step")
-    report = reading.read(options)
+    report = reading.read(options, with_lives=not options.json)
     found = [oom for oom in report.ooms if options.device is None or oom.device == report.device(options.device).name]
     if not found:
         raise Error(f"no request was refused{f' on {options.device}' if options.device else ''} in this recording")
@@ -50,5 +50,6 @@ def _oom(ours: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         json.show(json.ooms(report, found), json_options.bounds(options))
     else:
         chosen = next((oom for oom in found if oom.escaped), found[0])
-        terminal.show(oom_views.page(report, chosen), otherwise=refusals.WIDTH)
+        blocks = [*oom_views.page(report, chosen), *oom_views.advised(report, chosen)]
+        terminal.show(blocks, otherwise=refusals.WIDTH)
     return 0

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     name = writing.beside(options.file, "timeline")
     writing.target(options, name)
-    report = reading.read(options)
+    report = reading.read(options, with_lives=True)
     from cuptimem.output.pages import timeline
 
     writing.write_page(options, name, timeline.page(report))

@@ -16,11 +16,12 @@ from cuptimem.errors import Error, own
 from cuptimem.notebook import held as holders
 from cuptimem.notebook import markup, picture, svg
 from cuptimem.notebook.held import Held
-from cuptimem.output.text import account_views, leak_views, peak_views, terminal, text, views
+from cuptimem.output.text import account_views, advice_views, leak_views, peak_views, terminal, text, views
 from cuptimem.output.text.blocks import Block, Text
 from cuptimem.output.text.words import count, plural, size, where
 from cuptimem.record.profiler import Profile
 from cuptimem.report.account import Account
+from cuptimem.report.advice import Advice, Estimate
 from cuptimem.report.chart import Span
 from cuptimem.report.leaks import Leak, Leaks
 from cuptimem.report.model import Contents, Report, Steps
@@ -104,7 +105,7 @@ def _html(shown: Any, held: Held | None) -> str:
 
 
 def blocks(shown: Any) -> Sequence[Block]:
-    """Peaks and other contents, accounts, steps, leaks."""
+    """Peaks and other contents, accounts, advice, steps, leaks."""
     if isinstance(shown, Contents):
         if shown.what in ("above", "kept"):
             moment = "alive at the peak above the start" if shown.what == "above" else "made since the start and kept"
@@ -114,6 +115,10 @@ def blocks(shown: Any) -> Sequence[Block]:
         return [Text(title, "title"), *peak_views.lines_table(shown, _TOP)]
     if isinstance(shown, Account):
         return account_views.full([shown], _MODULES)[1:]
+    if isinstance(shown, Advice):
+        return advice_views.advice(shown)
+    if isinstance(shown, Estimate):
+        return advice_views.estimate(shown)
     if isinstance(shown, Steps):
         return _steps(shown)
     if isinstance(shown, Leak):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cuptimem.report.model import Report
 
 WIDTH = 80  # of the page, where the terminal's is unknown
+_ADVISED_EVENTS = 1_000_000  # a trace of more is not read a second time here
 _LONGEST = 200  # characters of a class's name in the trace
 
 
@@ -95,6 +96,7 @@ def show_report(make: "Callable[[], Report]") -> None:
     """The page of what was refused, on standard error. Never raises: the program's exception is on its way."""
     from cuptimem.record import recorder
 
+    missing = "account of"  # memory may be short here, too: what is there is printed first
     try:
         from cuptimem.output.text import oom_views, text
 
@@ -102,5 +104,8 @@ def show_report(make: "Callable[[], Report]") -> None:
         oom = report.oom_left
         if oom is not None:
             recorder.write("\n" + text.render(oom_views.page(report, oom), WIDTH) + "\n")
-    except own(Exception) as error:  # memory may be short here, too
-        recorder.say(f"no account of the refused request: {' '.join(str(error).split()) or type(error).__name__}")
+            missing = "advice for"
+            if recorder.last_counts.get("events", 0) <= _ADVISED_EVENTS:
+                recorder.write(text.render(oom_views.advised(report, oom), WIDTH) + "\n")
+    except own(Exception) as error:
+        recorder.say(f"no {missing} the refused request: {' '.join(str(error).split()) or type(error).__name__}")

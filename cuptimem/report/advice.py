@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from cuptimem.displayed import Displayed
 from cuptimem.report.brief import Brief
 from cuptimem.report.stacks import Frame
 
@@ -42,10 +43,11 @@ class Rejected(Brief):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Advice(Brief):
+class Advice(Displayed, Brief):
     """Of one device. proposals: free ones first, then trades, the largest saving first.
 
-    reason: why nothing could be predicted; "" if it was.
+    reason: why nothing could be predicted; "" if it was. note: why peak and step are not those of the recording; "" if
+    they are.
     """
 
     device: str
@@ -54,6 +56,7 @@ class Advice(Brief):
     proposals: tuple[Proposal, ...] = ()
     rejected: tuple[Rejected, ...] = ()
     reason: str = ""
+    note: str = ""
 
     def _summary(self) -> str:
         return f"{self.device}: {len(self.proposals)} proposals"
@@ -64,7 +67,7 @@ class Advice(Brief):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Estimate(Brief):
+class Estimate(Displayed, Brief):
     """The predicted peak of a device with several changes made together. notes: what a change did not find."""
 
     device: str

@@ -4,7 +4,8 @@ Report.lives() asks the core for them. Columns are array("q"). Positions count t
 """
 
 from array import array
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from cuptimem.report.brief import Brief
@@ -71,3 +72,13 @@ class Lives(Brief):
 
     def _summary(self) -> str:
         return f"{self.device}: {len(self.blocks)} blocks"
+
+    def before(self, step: int) -> "Lives":
+        """As if the recording had ended when this step began. The step must be among those whose blocks are there."""
+        at = self.steps.step.index(step)
+        begin, blocks = self.steps.begin[at], self.blocks
+        born = bisect_right(blocks.birth, begin)
+        there = LifeBlocks(*(getattr(blocks, column.name)[:born] for column in fields(blocks)))
+        ends = array("q", (end if end <= begin else -1 for end in there.end))
+        marks = LifeSteps(*(getattr(self.steps, column.name)[:at] for column in fields(self.steps)))
+        return replace(self, blocks=replace(there, end=ends), steps=marks)

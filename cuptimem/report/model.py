@@ -670,9 +670,13 @@ class Report(Displayed, Brief):
 
         The file is read again unless the report has its single blocks. Raises Error.
         """
+        return self.advise()
+
+    def advise(self, device: str | None = None) -> "Advice":
+        """The same for a device (None: the first one)."""
         from cuptimem import advice
 
-        return advice.advise(self)
+        return advice.advise(self, device)
 
     def show(self, path: str | os.PathLike[str] | None = None, *, open: bool = True) -> str:
         """Writes the timeline of `cuptimem timeline`, one HTML file, and opens it where there is a browser; its path.

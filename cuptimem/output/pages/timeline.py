@@ -10,11 +10,12 @@ from typing import Any
 
 from cuptimem.output.pages import page as pages
 from cuptimem.output.pages.heading import head, warnings
-from cuptimem.output.text import leak_views, peak_views, views
+from cuptimem.output.text import advice_views, leak_views, peak_views, views
 from cuptimem.output.text.clock_views import counted_by
 from cuptimem.output.text.part_views import under
 from cuptimem.output.text.words import count, duration, function, plural, share, shortened, signed, size
 from cuptimem.report import grouping
+from cuptimem.report.advice import Advice, Proposal
 from cuptimem.report.chart import PHASES, Chart, Span
 from cuptimem.report.leaks import Leak
 from cuptimem.report.model import Contributor, Device, Report, Step, first_lines
@@ -45,9 +46,10 @@ _STEPS = 10  # rows at each end of the table of steps
 
 def page(report: Report, *, overview: Span | None = None, fine: Span | None = None) -> str:
     """The page, one HTML file. overview, fine: see data."""
+    advised = advice_views.quick(report) if report.devices else None
     return pages.render(
         "timeline.html",
-        data(report, overview=overview, fine=fine),
+        data(report, overview=overview, fine=fine, advised=advised),
         (*SCRIPTS, *ON_A_PAGE),
         **head(report, "memory over time"),
         peaks=[_peak_table(device) for device in report.devices],
@@ -58,12 +60,15 @@ def page(report: Report, *, overview: Span | None = None, fine: Span | None = No
             f"{duration(oom.time_ns)} after the start" + (f", at {clean(frame.place)}" if frame else "")
             for oom, frame in ((oom, user_frame(oom.stack)) for oom in report.ooms)
         ],
+        advice=None if advised is None or not advised.proposals else _advice_table(advised),
         steps=[_steps_table(report, device) for device in report.devices if _steps_of(report, device.name)],
         counted=clean(counted_by(report.clock)) if report.clock.kind else "",
     )
 
 
-def data(report: Report, *, overview: Span | None = None, fine: Span | None = None) -> dict[str, Any]:
+def data(
+    report: Report, *, overview: Span | None = None, fine: Span | None = None, advised: Advice | None = None
+) -> dict[str, Any]:
     """What timeline.js draws. overview, fine: how finely, where not as usual; their times are not used."""
     tables = _Tables()
     whole = overview or Span()
@@ -118,6 +123,8 @@ def data(report: Report, *, overview: Span | None = None, fine: Span | None = No
         "devices": devices,
         "resident": _columns(time=[p.time_ns for p in report.resident], bytes=[p.bytes for p in report.resident]),
         "leaks": listed,
+        "advice": [] if advised is None else [_proposal(one, advised, tables) for one in advised.proposals],
+        "adviceNote": "" if advised is None else clean(advised.note),
         "phases": list(PHASES),
         "stackedBy": _stacked_by(report),
         **tables.columns(),
@@ -402,6 +409,18 @@ def _leak(leak: Leak, verdict: bool, tables: _Tables) -> dict[str, Any]:
     }
 
 
+def _proposal(one: Proposal, advised: Advice, tables: _Tables) -> dict[str, Any]:
+    return {
+        "technique": one.technique,
+        "device": clean(advised.device),
+        "saves": advice_views.saving(one, advised.peak),
+        "where": "" if one.frame is None else clean(one.frame.place),
+        "line": tables.group("line", one.frame),
+        "write": clean(one.write),
+        "cost": clean(one.cost),
+    }
+
+
 # -- tables that need no script ------------------------------------------------------------------------------------
 
 
@@ -435,6 +454,25 @@ def _peak_table(device: Device) -> dict[str, Any]:
         "kind": heading,
         "rows": rows,
         "total": count(peak.bytes),
+    }
+
+
+def _advice_table(advised: Advice) -> dict[str, Any]:
+    step = "" if advised.step is None else f" in step {advised.step}"
+    note = f"; {clean(advised.note)}" if advised.note else ""
+    return {
+        "title": f"What would lower the peak on {clean(advised.device)}",
+        "caption": f"{size(advised.peak)}{step}{note}. Predicted, each alone: savings do not add up.",
+        "rows": [
+            {
+                "saves": advice_views.saving(one, advised.peak),
+                "technique": one.technique,
+                "where": "" if one.frame is None else clean(one.frame.place),
+                "write": clean(one.write),
+                "cost": clean(one.cost),
+            }
+            for one in advised.proposals
+        ],
     }
 
 

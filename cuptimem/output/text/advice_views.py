@@ -22,6 +22,8 @@ _COLUMNS = (Column("saves", right=True), Column("share", right=True), Column("ch
 def advice(one: Advice) -> list[Block]:
     step = "" if one.step is None else f" in step {one.step}"
     blocks: list[Block] = [Text(f"peak {size(one.peak)} on {one.device}{step}", "title")]
+    if one.note:
+        blocks.append(Text(one.note, hang=2, prose=True))
     if one.reason:
         return [*blocks, Text(f"Nothing is predicted: {one.reason}.")]
     for free, title in ((True, "free: no slower, equal up to rounding"), (False, "trades: each with its cost")):
@@ -41,19 +43,44 @@ def advice(one: Advice) -> list[Block]:
 
 def short(report: Report) -> list[Block]:
     """The best changes in a line; nothing where the report has no single blocks, too many, or none would help."""
-    if not report.lived or len(report.lives().blocks) > _QUICK:
+    one = quick(report) if report.lived else None
+    rows = () if one is None else best(one, _BEST)
+    if one is None or not rows:
         return []
-    rows = sorted(report.advice.proposals, key=lambda one: one.bytes)[:_BEST]
-    if not rows:
-        return []
-    peak = report.peak.bytes
-    said = (f"{one.technique} {share(one.saved, peak)}" for one in rows)
-    return [Text(f"What would lower it, each alone: {', '.join(said)}", hang=2)]
+    said = (f"{row.technique} {share(row.saved, one.peak)}" for row in rows)
+    where = f" (of step {one.step})" if one.note else ""
+    return [Text(f"What would lower it{where}, each alone: {', '.join(said)}", hang=2)]
+
+
+def quick(report: Report, device: str | None = None) -> Advice | None:
+    """What is advised for a device (None: the first one) where that takes little time, else None."""
+    if len(report.lives(device).blocks) > _QUICK:
+        return None
+    return report.advise(device)
+
+
+def best(one: Advice, most: int) -> Sequence[Proposal]:
+    """Those that save most, whatever they cost."""
+    return sorted(one.proposals, key=lambda row: row.bytes)[:most]
+
+
+def saving(one: Proposal, peak: int) -> str:
+    """about 60.0 MiB (40 %)"""
+    return f"{_about(one)}{size(one.saved)} ({share(one.saved, peak)})"
+
+
+def sentence(one: Proposal, peak: int) -> str:
+    """about 60.0 MiB (40 %): sgd, train.py:25: torch.optim.SGD without momentum"""
+    where = "" if one.frame is None else f", {one.frame.shown}"
+    return f"{saving(one, peak)}: {one.technique}{where}: {one.write}"
+
+
+def _about(one: Proposal) -> str:
+    return "about " if one.confidence == "rough" else ""
 
 
 def _row(one: Proposal, peak: int) -> tuple[str, ...]:
-    about = "about " if one.confidence == "rough" else ""
-    return f"{about}{size(one.saved)}", share(one.saved, peak), one.technique, *place(one)
+    return f"{_about(one)}{size(one.saved)}", share(one.saved, peak), one.technique, *place(one)
 
 
 def place(one: Proposal) -> tuple[str, ...]:

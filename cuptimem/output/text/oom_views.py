@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from cuptimem.output.text import garbage_views, held_views
+from cuptimem.output.text import advice_views, garbage_views, held_views
 from cuptimem.output.text.blocks import CODE, LINE, Block, Column, Table, Text
 from cuptimem.output.text.fragmentation_views import variable
 from cuptimem.output.text.ledger_views import prose
@@ -15,13 +15,14 @@ from cuptimem.report.model import Contributor, OutOfMemory, Report, first_lines,
 from cuptimem.report.process import HOST
 
 _TOP = 6
+_ADVISED = 3  # changes
 _HELD = 3  # lines with their tensors and holders
 _NAMES_WIDTH = 40  # characters of tensors' names and shapes
 _REST = "(not known: compacted, lost, or not a tensor's)"
 
 
 def page(report: Report, oom: OutOfMemory) -> list[Block]:
-    """At most 50 lines of 80 columns."""
+    """At most 50 lines of 80 columns, and a dozen with what is advised."""
     held = [one for one in (*report.held, *report.waiting) if one.device == oom.device] if oom.escaped else []
 
     def lines(oom: OutOfMemory) -> Table:
@@ -46,6 +47,19 @@ def page(report: Report, oom: OutOfMemory) -> list[Block]:
             Text(f"  {plural(others, 'other request')} refused; cuptimem peak --at oom --json has them", "dim")
         )
     return blocks
+
+
+def advised(report: Report, oom: OutOfMemory) -> list[Block]:
+    """The changes that save most; nothing where none does, or where to find them takes long. Reads the file again."""
+    one = advice_views.quick(report, oom.device)
+    rows = () if one is None else advice_views.best(one, _ADVISED)
+    if one is None or not rows:
+        return []
+    of = "the peak" if one.step is None else f"the peak of step {one.step}"
+    title = Text(f"What would lower {of}, {size(one.peak)}, each alone", "title")
+    said = [block for row in rows for block in prose(advice_views.sentence(row, one.peak), mark="  - ")]
+    why = f"step {oom.step} did not end, so this is of step {one.step}; " if one.note else ""
+    return [Text(), title, *said, *prose(f"{why}predicted: cuptimem advice has all, and what they cost", "dim")]
 
 
 def caught(report: Report) -> list[Block]:

@@ -65,6 +65,16 @@ def test_rows() -> None:
     assert "saves nothing here: fused, sgd (elsewhere)" in shown
 
 
+def test_it_prints_its_rows(trace: str) -> None:
+    one = Advice("cpu", 100, 3, (Proposal("sgd", False, 50, 50, None, "SGD", "<learns>", "exact"),), note="of a part")
+    for shown in (str(one), one._repr_mimebundle_()["text/plain"]):
+        assert shown.startswith("peak 100 B on cpu in step 3\nof a part\n") and "50 B   50 %  sgd" in shown
+    html = one._repr_html_()
+    assert html is not None and "&lt;learns&gt;" in html and "<table" in html
+    assert repr(one) == "<cuptimem.report.advice.Advice cpu: 1 proposals>"
+    assert str(cuptimem.estimate(cuptimem.open(trace))).startswith("cpu: 1.5 KiB with ")
+
+
 def test_an_estimate() -> None:
     one = Estimate("cuda:0", 100, 40, (("checkpoint", "blocks.*"), ("sgd", "")), "rough", ("a note",))
     shown = text.render(advice_views.estimate(one), 200)

@@ -151,6 +151,19 @@ def test_the_peak_is_in_the_markup_too(synthetic: Report) -> None:
         assert f'<td class="number">{line.bytes:,}</td>' in page
 
 
+def test_advice_is_in_the_markup_and_the_data(tmp_path: Path) -> None:
+    report = report_of(traces.training(6), tmp_path)
+    (one,) = report.advice.proposals
+    assert one.technique == "batch" and one.frame is not None
+    page = timeline.page(report)
+    data = embedded(page)
+    (row,) = data["advice"]
+    assert data["groups"]["line"][row["line"]][0] == row["where"] == one.frame.place
+    text = page[page.index('<table class="advice">') :]
+    assert text.index(row["saves"]) < text.index(row["where"]) < text.index("half the batch") < text.index("</table>")
+    assert timeline.data(report)["advice"] == []  # of a notebook's picture
+
+
 def steps_shown(report: Report) -> list[int | str]:
     """Of the table of steps: their numbers, and what its gaps say."""
     rows = re.findall(r'<tr><td class="number">(\d+)</td><td>\w*</td>|>… ([^,]*), of at most', timeline.page(report))

@@ -11,7 +11,9 @@ import cuptimem
 from benchmarks.synthetic import write_synthetic
 from cuptimem import _core
 from cuptimem.output.pages import timeline
+from cuptimem.output.text import advice_views
 from cuptimem.output.text.words import size
+from cuptimem.report.advice import Advice, Proposal
 from cuptimem.report.model import Report
 from tests.tools.pages import timeline_traces as traces
 
@@ -252,6 +254,29 @@ def test_a_leak_jumps_to_its_place(opened: Open, leaking: Report) -> None:
     assert leaking.leaks[0].bytes - 512 <= chosen_bytes <= leaking.leaks[0].bytes
     assert "A leak: +512 B a step" in page.locator("tr.detail").inner_text()
     page.keyboard.press("Escape")
+    wait_until_drawn(page)
+    assert page.locator("tr.chosen").count() == 0
+
+
+def test_advice_marks_its_line(opened: Open, leaking: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    (frame,) = {one.frame for one in leaking.peak.contributors if one.frame is not None and one.frame.line == 40}
+    peak = leaking.peak.bytes
+    one = Proposal("offload", False, peak // 2, peak // 2, frame, "<write> this", "slower", "rough")
+    other = Proposal("sgd", False, peak // 4, peak // 4, None, "SGD", "learns", "exact")
+    advised = Advice("cpu", peak, None, (one, other), note="of a part")
+    monkeypatch.setattr(advice_views, "quick", lambda report: advised)
+    page = opened(leaking)
+    table = page.locator("table.advice")
+    assert table.locator("tbody tr").count() == 2 and "<write> this" in table.inner_text()
+    assert "of a part" in table.locator("caption").inner_text()
+    assert page.locator(".advised .tag").count() == 0  # stacked by category
+    page.get_by_role("button", name="offload: about").click()
+    wait_until_drawn(page)
+    assert title(page) == "At the peak"
+    assert page.locator("tr.chosen .row-label").all_text_contents() == ["train.py:40"]
+    assert page.locator(".advised .tag").all_text_contents() == [f"offload −{advice_views.saving(one, peak)}"]
+    assert "<write> this" in page.locator("tr.detail").inner_text()
+    page.get_by_role("button", name="sgd: ").click()
     wait_until_drawn(page)
     assert page.locator("tr.chosen").count() == 0
 

@@ -371,6 +371,11 @@ const timelineModel = (() => {
             return slots.get(id);
         }
 
+        /** The changes that are written at a line. */
+        advised(grouping, id) {
+            return grouping === "line" ? this.raw.advice.filter((one) => one.line === id) : [];
+        }
+
         /** The verdict that a group has blocks of; -1: of none. */
         leakOf(grouping, id) {
             return this._leaks[grouping].get(id) ?? -1;

@@ -1,4 +1,4 @@
-/* What stands beside the picture: the table of a moment or a range, one allocation, and the lists of leaks. */
+/* What stands beside the picture: the table of a moment or a range, one allocation, and the lists of leaks and advice. */
 "use strict";
 
 const timelineTable = (() => {
@@ -88,8 +88,10 @@ const timelineTable = (() => {
                 const group = drawn.get(row.id), chosen = app.highlight === row.id || this.open === row.id;
                 const button = element("button", { class: "row-name", type: "button", "aria-expanded": String(this.open === row.id), title: "Highlight it, and show its stacks" },
                     app.swatch(group ? group.colour : -1, app.model.leakOf(app.grouping, row.id)), rowLabel(row.label));
+                const marks = app.model.advised(app.grouping, row.id).slice(0, 1).map((one) => element("div", { class: "row-detail advised" },
+                    element("span", { class: "tag", title: `${one.write}\n${one.cost}` }, `${one.technique} −${one.saves}`)));
                 const line = element("tr", { class: chosen ? "chosen" : "", "data-group": row.id },
-                    element("td", {}, button, ...(row.detail && row.detail !== row.label ? [element("div", { class: "code faint row-detail" }, row.detail)] : [])), ...numbers(row));
+                    element("td", {}, button, ...(row.detail && row.detail !== row.label ? [element("div", { class: "code faint row-detail" }, row.detail)] : []), ...marks), ...numbers(row));
                 line.addEventListener("click", () => this.toggle(row.id));
                 body.append(line);
                 if (this.open === row.id) body.append(this._detail(row, isMoment));
@@ -116,6 +118,8 @@ const timelineTable = (() => {
 
         _detail(row, isMoment) {
             const { app } = this, { contributors, groups } = app.model.raw, cell = element("td", { colspan: isMoment ? 3 : 4 });
+            for (const one of app.model.advised(app.grouping, row.id))
+                cell.append(element("p", { class: "part" }, `${one.technique} would save ${one.saves}: `, element("span", { class: "code" }, one.write)));
             for (const part of row.parts.slice(0, PARTS)) {
                 const i = part.contributor, facts = [cuptimem.size(isMoment ? part.bytes : part.born), groups.phase[contributors.phase[i]][0]];
                 const [category] = groups.category[contributors.category[i]], module = groups.module[contributors.module[i]][1];
@@ -158,7 +162,7 @@ const timelineTable = (() => {
         }
     }
 
-    /** Leaks, suspects and refused allocations, each a button that jumps to its place. */
+    /** Leaks, suspects, refused allocations and advice, each a button that jumps to its place. */
     function lists(app, parent) {
         const { leaks } = app.model.raw;
         const list = (title, rows, note) => {
@@ -191,6 +195,13 @@ const timelineTable = (() => {
             return button;
         }));
         list("Out of memory", ooms);
+        const { advice, adviceNote } = app.model.raw;
+        list("What would lower the peak", advice.map((one) => {
+            const button = element("button", { type: "button", class: "jump" }, element("b", {}, `${one.technique}: ${one.saves}`),
+                element("span", { class: "code" }, one.where), element("span", { class: "code" }, one.write), element("span", { class: "faint" }, `cost: ${one.cost}`));
+            button.addEventListener("click", () => app.jumpToAdvice(one));
+            return button;
+        }), `Predicted, each alone${adviceNote ? `; ${adviceNote}` : ""}.`);
     }
 
     /** What must not be overlooked, above the picture. */

@@ -321,6 +321,15 @@ const timelineApp = (() => {
             this.setHighlight(leak.line >= 0 ? leak.line : null, leak.line >= 0);
         }
 
+        jumpToAdvice(one) {
+            const device = this.model.devices.find((other) => other.name === one.device);
+            if (device && device !== this.device) this.selectDevice(device);
+            if (this.matches) this.setSearch("");
+            if (this.grouping !== "line") this.setGrouping("line");
+            this.selectPeak(true);
+            this.setHighlight(one.line >= 0 ? one.line : null, true);
+        }
+
         /** When a step begins, or ends. */
         stepTime(index, end = false) {
             const { steps } = this.device, place = steps.index.indexOf(index);

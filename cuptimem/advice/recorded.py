@@ -1,0 +1,62 @@
+"""Of which part of a recording advice can be reckoned."""
+
+from dataclasses import dataclass
+
+from cuptimem.advice.program import Program
+from cuptimem.report.lives import Lives
+from cuptimem.report.model import Report
+from cuptimem.words import size
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """step: that of the program's peak. note: why it is not the recorded peak's."""
+
+    program: Program
+    step: int | None
+    note: str = ""
+
+
+def of(report: Report, device: str) -> Recorded | str:
+    """A text says why nothing can be predicted."""
+    if why := _why_not(report):
+        return why
+    lives, peak = report.lives(device), report.device(device).peak
+    program = _program(report, lives)
+    if lives.cut or program.peak != peak.bytes:
+        return "its blocks are too many to be kept one by one"
+    return _ended(report, lives) or Recorded(program, peak.step)
+
+
+def _ended(report: Report, lives: Lives) -> Recorded | None:
+    """Without the step that a refused request cut short, where an earlier one has a backward pass.
+
+    The backward pass of a step that did not end is missing, and with it what checkpointing would make again.
+    """
+    peak = report.device(lives.device).peak
+    refused = any(one.escaped and one.device == lives.device and one.step == peak.step for one in report.ooms)
+    if not refused or peak.step is None:
+        return None
+    program = _program(report, lives.before(peak.step))
+    step = next((one.step for one in program.steps if one.begin <= program.at < one.end), None)
+    if step is None or not program.trained:
+        return None
+    note = f"memory was refused in step {peak.step}, at {size(peak.bytes)}; it did not end, so this is of step {step}"
+    return Recorded(program, step, note)
+
+
+def _why_not(report: Report) -> str:
+    if report.compacted is not None:
+        return "past its bound the recording has no single blocks"
+    if report.lost.events:
+        return "events were lost"
+    if report.step is not None:
+        return "the report is of one step"
+    return ""
+
+
+def _program(report: Report, lives: Lives) -> Program:
+    device = report.device(lives.device)
+    freed = device.garbage.freed_contributors if device.garbage is not None else ()
+    types = {one.dtype for one in device.peak.tensors if one.category == "parameter" and one.dtype is not None}
+    return Program(lives, report.clock.kind, frozenset(one.stack for one in freed), frozenset(types))
