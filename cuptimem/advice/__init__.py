@@ -5,17 +5,17 @@ blocks, whose new maximum may lie elsewhere.
 """
 
 from cuptimem.advice import recorded
+from cuptimem.advice.budget import fit
 from cuptimem.advice.catalogue import TECHNIQUES
 from cuptimem.advice.program import Block
-from cuptimem.advice.technique import Change
+from cuptimem.advice.technique import Change, Technique, worst
 from cuptimem.errors import Error
-from cuptimem.report.advice import Advice, Confidence, Estimate, Proposal, Rejected
+from cuptimem.report.advice import Advice, Estimate, Proposal, Rejected
 from cuptimem.report.model import Report
 
 LEAST = 0.02  # of the peak: less is no proposal
-_CONFIDENCE: tuple[Confidence, ...] = ("exact", "good", "rough")
 
-__all__ = ["advise", "estimate"]
+__all__ = ["advise", "estimate", "fit"]
 
 
 def advise(report: Report, device: str | None = None) -> Advice:
@@ -62,17 +62,19 @@ def estimate(report: Report, device: str | None = None, /, **changes: object) ->
     program = lived.program
     blocks: list[Block] = program.blocks
     notes = [lived.note] if lived.note else []
-    worst: Confidence = "exact"
+    made: list[Technique] = []
     asked = tuple((name, "" if value is True else str(value)) for name, value in changes.items())
     for name, value in asked:
         if name not in known:
             raise Error(f"no change {name!r}: there are {', '.join(sorted(known))}")
         if value and not known[name].takes:
             raise Error(f"{name} takes no value, not {value!r}; what is left out is not made")
+        if other := next((one for one in made if one.excludes(known[name])), None):
+            raise Error(f"{name} does not go together with {other.name}")
         change = known[name].rule(program, blocks, value)
         if not isinstance(change, Change):
             raise Error(f"{name} does not apply: {change}")
         blocks = change.blocks
         notes += [change.note] if change.note else []
-        worst = max(worst, known[name].confidence, key=_CONFIDENCE.index)
-    return Estimate(peak.device, program.peak, program.replay(blocks)[0], asked, worst, tuple(notes))
+        made.append(known[name])
+    return Estimate(peak.device, program.peak, program.replay(blocks)[0], asked, worst(made), tuple(notes))

@@ -96,5 +96,7 @@ def accumulate(program: Program, blocks: list[Block], value: str) -> Change | st
     return Change(edited, frame, write, f"{parts} times the launches")
 
 
-BATCH = Technique("batch", False, "good", batch, takes="a factor")
-ACCUMULATE = Technique("accumulate", False, "good", accumulate, takes="parts")
+BATCH = Technique("batch", False, "good", batch, takes="a factor", costs="learning")
+ACCUMULATE = Technique(
+    "accumulate", False, "good", accumulate, takes="parts", costs="time", without=("step_in_backward",)
+)

@@ -155,4 +155,4 @@ def checkpoint(program: Program, blocks: list[Block], value: str) -> Change | st
     return Change(edited(program, blocks, modules), frame, write, cost)
 
 
-CHECKPOINT = Technique("checkpoint", False, "good", checkpoint, takes="names of modules")
+CHECKPOINT = Technique("checkpoint", False, "good", checkpoint, takes="names of modules", costs="time")

@@ -54,4 +54,4 @@ def load_late(program: Program, blocks: list[Block], value: str) -> Change | str
     return Change(edited, user_frame(largest.of.stack), write, "a copy from the host in each step")
 
 
-LOAD_LATE = Technique("load_late", False, "good", load_late)
+LOAD_LATE = Technique("load_late", False, "good", load_late, costs="time")

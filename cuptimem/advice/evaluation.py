@@ -94,4 +94,6 @@ def keep_evaluation(program: Program, blocks: list[Block], value: str) -> Change
     return Change(edited, frame, write, "a copy to the host in each step")
 
 
-KEEP_EVALUATION = Technique("keep_evaluation", False, "good", keep_evaluation, "what waits is not at the peak")
+KEEP_EVALUATION = Technique(
+    "keep_evaluation", False, "good", keep_evaluation, "what waits is not at the peak", costs="time"
+)

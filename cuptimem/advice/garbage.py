@@ -25,4 +25,4 @@ def collect(program: Program, blocks: list[Block], value: str) -> Change | str:
     return Change(edited, frame, write, "a walk over all objects in each step")
 
 
-COLLECT = Technique("collect", False, "good", collect, "what collections freed is not at the peak")
+COLLECT = Technique("collect", False, "good", collect, "what collections freed is not at the peak", costs="time")

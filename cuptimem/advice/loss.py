@@ -35,4 +35,4 @@ def chunked_loss(program: Program, blocks: list[Block], value: str) -> Change | 
     return Change(edited, frame, write, "the head's forward again")
 
 
-CHUNKED_LOSS = Technique("chunked_loss", False, "rough", chunked_loss, takes="parts")
+CHUNKED_LOSS = Technique("chunked_loss", False, "rough", chunked_loss, takes="parts", costs="time")

@@ -146,10 +146,10 @@ def step_in_backward(program: Program, blocks: list[Block], value: str) -> Chang
     return Change(edited, program.optimizer_frames[0], write, "no gradient clipping, scaling or accumulation")
 
 
-SGD = Technique("sgd", False, "exact", sgd)
-ADAM8BIT = Technique("adam8bit", False, "exact", adam8bit)
-FACTORED = Technique("factored", False, "good", factored)
+SGD = Technique("sgd", False, "exact", sgd, costs="learning")
+ADAM8BIT = Technique("adam8bit", False, "exact", adam8bit, costs="rounding", without=("sgd",))
+FACTORED = Technique("factored", False, "good", factored, costs="learning", without=("sgd", "adam8bit"))
 _ELSEWHERE = "the peak is not in the optimizer's step"
 FUSED = Technique("fused", True, "exact", fused, _ELSEWHERE)
-NO_FOREACH = Technique("no_foreach", False, "good", no_foreach, _ELSEWHERE, better="fused")
-STEP_IN_BACKWARD = Technique("step_in_backward", False, "good", step_in_backward)
+NO_FOREACH = Technique("no_foreach", False, "good", no_foreach, _ELSEWHERE, better="fused", costs="time")
+STEP_IN_BACKWARD = Technique("step_in_backward", False, "good", step_in_backward, costs="time")

@@ -56,5 +56,5 @@ def single_precision(program: Program, blocks: list[Block], value: str) -> Chang
     )
 
 
-HALF_MODEL = Technique("half_model", False, "rough", half_model)
-SINGLE_PRECISION = Technique("single_precision", False, "good", single_precision)
+HALF_MODEL = Technique("half_model", False, "rough", half_model, costs="rounding")
+SINGLE_PRECISION = Technique("single_precision", False, "good", single_precision, costs="rounding")

@@ -1,7 +1,8 @@
 """What a technique is: a rule that edits the blocks of a program as the program would be with it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from cuptimem.advice.program import Block, Program
 from cuptimem.report.advice import Confidence
@@ -24,10 +25,15 @@ class Change:
 Rule = Callable[[Program, list[Block], str], Change | str]
 
 
+Costs = Literal["nothing", "time", "rounding", "learning"]
+COSTS: tuple[Costs, ...] = ("nothing", "time", "rounding", "learning")  # the cheapest first
+_CONFIDENCE: tuple[Confidence, ...] = ("exact", "good", "rough")
+
+
 @dataclass(frozen=True, slots=True)
 class Technique:
     """nothing: why it saves nothing where it applies. better: one that is proposed in its place where that saves as
-    much."""
+    much. costs: of a trade, its kind. without: techniques with which it does not go together."""
 
     name: str
     free: bool
@@ -37,3 +43,13 @@ class Technique:
     better: str = ""
     takes: str = ""  # what its value is; "" for none
     asked_only: bool = False  # only for what-if: nothing is proposed without a value
+    costs: Costs = "nothing"
+    without: tuple[str, ...] = ()
+
+    def excludes(self, other: "Technique") -> bool:
+        return other.name in self.without or self.name in other.without
+
+
+def worst(made: Iterable[Technique]) -> Confidence:
+    """Of a prediction with all of these."""
+    return max((one.confidence for one in made), key=_CONFIDENCE.index, default="exact")

@@ -1,14 +1,19 @@
 """cuptimem advice FILE, and with --try a program in its place (advice_try.py)"""
 
 import argparse
+import re
 from collections.abc import Sequence
 
 from cuptimem import advice
+from cuptimem.advice.catalogue import TECHNIQUES
 from cuptimem.cli import advice_try, json_options, reading
 from cuptimem.output import json
 from cuptimem.output.text import advice_views, terminal
+from cuptimem.report.model import Report
 
 TRY = "--try"
+OVER, UNKNOWN = 3, 4  # exit codes, as `simulate` has them
+_Changes = list[tuple[str, object]]
 _SWITCHES = ("1", "true", "yes", "on", "")
 
 
@@ -29,6 +34,21 @@ def parser() -> argparse.ArgumentParser:
         "(checkpoint='blocks.*' batch=64:8, which is 64 in the place of the recorded 8)",
     )
     result.add_argument(
+        "--change",
+        dest="combinations",
+        type=_combination,
+        action="append",
+        metavar="CHANGE[,CHANGE...]",
+        help="the peak with these changes together; again for another peak, of other changes",
+    )
+    result.add_argument(
+        "--budget",
+        type=reading.size,
+        metavar="SIZE",
+        help="the fewest changes with which the peak would be at most so much (20GiB): free ones first, then trades by "
+        "what they cost",
+    )
+    result.add_argument(
         TRY,
         action="store_true",
         help="in the place of FILE: script.py and its arguments, which runs for a few steps with one change after the "
@@ -45,20 +65,40 @@ def main(arguments: Sequence[str]) -> int:
     if tries:
         ours.error(f"{TRY} stands first: cuptimem advice {TRY} [options] script.py [args ...]")
     options = ours.parse_args(_file_first(arguments))
+    if sum(asked is not None for asked in (options.changes, options.combinations, options.budget)) > 1:
+        ours.error("--what-if, --change and --budget are three questions: ask one")
     report = reading.read(options, with_lives=True)
     if options.changes is not None:
-        found = advice.estimate(report, options.device, **dict(options.changes))
-        if options.json:
-            json.show(json.estimate(report, found), json_options.bounds(options))
-        else:
-            terminal.show(advice_views.estimate(found))
-        return 0
-    advised = advice.advise(report, options.device)
+        return _estimated(options, report, [options.changes])
+    if options.combinations is not None:
+        return _estimated(options, report, options.combinations)
+    if options.budget is not None:
+        return _planned(options, report)
+    advised = report.advise(options.device)
     if options.json:
         json.show(json.advice(report, advised), json_options.bounds(options))
     else:
         terminal.show(advice_views.advice(advised))
     return 0
+
+
+def _estimated(options: argparse.Namespace, report: Report, asked: Sequence[_Changes]) -> int:
+    found = [advice.estimate(report, options.device, **dict(changes)) for changes in asked]
+    if options.json:
+        as_json = json.estimate(report, found[0]) if options.combinations is None else json.estimates(report, found)
+        json.show(as_json, json_options.bounds(options))
+    else:
+        terminal.show([block for one in found for block in advice_views.estimate(one)])
+    return 0
+
+
+def _planned(options: argparse.Namespace, report: Report) -> int:
+    plan = advice.fit(report, options.budget, options.device)
+    if options.json:
+        json.show(json.plan(report, plan), json_options.bounds(options))
+    else:
+        terminal.show(advice_views.plan(plan))
+    return OVER if not plan.fits else UNKNOWN if plan.note else 0
 
 
 def _around_try(arguments: Sequence[str]) -> tuple[list[str], bool, list[str]]:
@@ -76,6 +116,16 @@ def _file_first(arguments: Sequence[str]) -> list[str]:
     behind = given.index("--what-if") if "--what-if" in given else len(given)
     files = [word for word in given[behind:] if word.endswith(".cmem") and not word.startswith("-")]
     return [*files, *(word for word in given if word not in files)] if len(files) == 1 else given
+
+
+def _combination(text: str) -> _Changes:
+    """Commas and plus signs stand between changes, as in tries; commas between the names of a change's value, too."""
+    names = "|".join(re.escape(one.name) for one in TECHNIQUES)
+    parts = re.split(rf"[,+](?=\s*(?:{names}|optimizer)\s*(?:[=,+]|$))", text)
+    changes = [_change(part.strip()) for part in parts]
+    if len({name for name, _ in changes}) < len(changes):
+        raise argparse.ArgumentTypeError(f"has a change twice: {text!r}")
+    return changes
 
 
 def _change(text: str) -> tuple[str, object]:

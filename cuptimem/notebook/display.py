@@ -21,7 +21,7 @@ from cuptimem.output.text.blocks import Block, Text
 from cuptimem.output.text.words import count, plural, size, where
 from cuptimem.record.profiler import Profile
 from cuptimem.report.account import Account
-from cuptimem.report.advice import Advice, Estimate
+from cuptimem.report.advice import Advice, Estimate, Plan
 from cuptimem.report.chart import Span
 from cuptimem.report.leaks import Leak, Leaks
 from cuptimem.report.model import Contents, Report, Steps
@@ -119,6 +119,8 @@ def blocks(shown: Any) -> Sequence[Block]:
         return advice_views.advice(shown)
     if isinstance(shown, Estimate):
         return advice_views.estimate(shown)
+    if isinstance(shown, Plan):
+        return advice_views.plan(shown)
     if isinstance(shown, Steps):
         return _steps(shown)
     if isinstance(shown, Leak):

@@ -12,7 +12,7 @@ from cuptimem.distributed.comparison import Grows, Ranks, Row
 from cuptimem.output.bounded import NONE, Bounds, bounded
 from cuptimem.output.text import tree_views
 from cuptimem.report.account import Account, AccountRow
-from cuptimem.report.advice import Advice, Estimate, Proposal
+from cuptimem.report.advice import Advice, Estimate, Plan, Proposal
 from cuptimem.report.diff import Change, DeviceDiff, Section
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.grouping import Group
@@ -275,8 +275,20 @@ def advice(report: Report, one: Advice) -> dict[str, Any]:
 
 
 def estimate(report: Report, one: Estimate) -> dict[str, Any]:
+    return {**envelope(report), **_estimate(one)}
+
+
+def estimates(report: Report, several: Sequence[Estimate]) -> dict[str, Any]:
+    return {**envelope(report), "estimates": [_estimate(one) for one in several]}
+
+
+def _estimate(one: Estimate) -> dict[str, Any]:
     changes = [{"change": name, "value": value or None} for name, value in one.changes]
-    return {**envelope(report), **of(one), "changes": changes, "notes": list(one.notes)}
+    return {**of(one), "changes": changes, "notes": list(one.notes)}
+
+
+def plan(report: Report, one: Plan) -> dict[str, Any]:
+    return {**envelope(report), **of(one), "fits": one.fits}
 
 
 def kernels(report: Report, one: Kernels) -> dict[str, Any]:

@@ -79,3 +79,30 @@ class Estimate(Displayed, Brief):
 
     def _summary(self) -> str:
         return f"{self.device}: {self.bytes} bytes instead of {self.peak}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Plan(Displayed, Brief):
+    """Changes with which the predicted peak of a device is within a budget, or none are enough: `fits`.
+
+    changes: each with the peak that it gives together with those before it, and what it saves more than they do. tried:
+    sets of changes. complete: all smaller sets were. step, note: as of Advice.
+    """
+
+    device: str
+    peak: int
+    step: int | None
+    budget: int
+    bytes: int
+    changes: tuple[Proposal, ...]
+    confidence: Confidence
+    tried: int
+    complete: bool
+    note: str = ""
+
+    def _summary(self) -> str:
+        return f"{self.device}: {self.bytes} bytes instead of {self.peak}, budget {self.budget}"
+
+    @property
+    def fits(self) -> bool:
+        return self.bytes <= self.budget

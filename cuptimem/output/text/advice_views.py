@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from cuptimem.output.text.blocks import Block, Column, Table, Text
-from cuptimem.output.text.words import share, size
-from cuptimem.report.advice import Advice, Estimate, Proposal
+from cuptimem.output.text.words import plural, share, size
+from cuptimem.report.advice import Advice, Estimate, Plan, Proposal
 from cuptimem.report.model import Report
 
 _QUICK = 20_000  # blocks: with more the summary waits for no advice
@@ -109,3 +109,35 @@ def estimate(one: Estimate) -> list[Block]:
     about = "about " if one.confidence == "rough" else ""
     text = f"{one.device}: {about}{size(one.bytes)} with {changes} (recorded: {size(one.peak)}, {change})"
     return [Text(text, "title"), *(Text(note) for note in one.notes)]
+
+
+def plan(one: Plan) -> list[Block]:
+    step = "" if one.step is None else f" in step {one.step}"
+    title = f"peak {size(one.peak)} on {one.device}{step}"
+    blocks: list[Block] = [Text(title, "title"), Text(_verdict(one), "strong", hang=2)]
+    if one.note:
+        blocks.append(Text(one.note, hang=2, prose=True))
+    if one.changes:
+        rows = tuple(
+            (size(row.bytes), f"{_about(row)}{size(row.saved)}", row.technique, *place(row)) for row in one.changes
+        )
+        blocks += [
+            Text(),
+            Table((Column("peak then", right=True), Column("saves", right=True), *_COLUMNS[2:]), rows, first=4),
+        ]
+    tried = f"{plural(one.tried, 'set')} of changes tried"
+    more = "" if one.complete else ", not all: another with fewer may be enough"
+    said = "Predicted of what tensors have; PyTorch reserves more"
+    return [*blocks, Text(), Text(f"{tried}{more}. {said}: cuptimem simulate says whether it fits.", "dim", hang=2)]
+
+
+def _verdict(one: Plan) -> str:
+    about = "about " if one.confidence == "rough" else ""
+    if not one.changes:
+        over = size(one.budget)
+        return f"within {over} as it is" if one.fits else f"no change that is known here lowers it to {over}"
+    number = plural(len(one.changes), "change")
+    if one.fits:
+        return f"{about}{size(one.bytes)} with {number}, {size(one.budget - one.bytes)} below {size(one.budget)}"
+    missing = f"{about}{size(one.bytes - one.budget)} too much"
+    return f"no changes that are known here lower it to {size(one.budget)}: {missing} with the best {number}"

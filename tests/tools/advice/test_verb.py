@@ -1,14 +1,19 @@
 """cuptimem advice, on a trace made by hand: needs no PyTorch."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import cuptimem
+import cuptimem.advice
+from cuptimem.advice.technique import Change, Technique
 from cuptimem.cli import main
+from cuptimem.errors import Error
 from cuptimem.output.text import advice_views, text
 from cuptimem.report.advice import Advice, Estimate, Proposal, Rejected
+from cuptimem.report.model import Report
 from cuptimem.report.stacks import Frame
 from tests.unit.analysis import craft
 
@@ -43,6 +48,44 @@ def test_what_if_that_does_not_apply(trace: str, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == "cuptimem: sgd does not apply: the optimizer keeps no state\n"
     assert main(["advice", "--what-if", "spell", trace]) == 1
     assert "no change 'spell'" in capsys.readouterr().err
+
+
+def test_combinations(trace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = []
+
+    def estimate(report: Report, device: str | None, **changes: object) -> Estimate:
+        asked.append(changes)
+        return Estimate("cpu", 100, 100 - 10 * len(asked), tuple((name, "") for name in changes), "exact")
+
+    monkeypatch.setattr("cuptimem.advice.estimate", estimate)
+    both = ["--change", "optimizer=sgd,checkpoint=layer.1,layer.2", "--change", "fused+batch=x2"]
+    assert main(["advice", *both, trace]) == 0
+    assert asked == [{"sgd": True, "checkpoint": "layer.1,layer.2"}, {"fused": True, "batch": "x2"}]
+    assert capsys.readouterr().out.splitlines() == [
+        "cpu: 90 B with sgd, checkpoint (recorded: 100 B, 10 % less)",
+        "cpu: 80 B with fused, batch (recorded: 100 B, 20 % less)",
+    ]
+    assert main(["advice", "--json", *both, trace]) == 0
+    found = json.loads(capsys.readouterr().out)["estimates"]
+    assert [[one["change"] for one in row["changes"]] for row in found] == [["sgd", "checkpoint"], ["fused", "batch"]]
+
+
+@pytest.mark.parametrize("words", [["--change", "sgd,sgd"], ["--change", "sgd", "--budget", "1"], ["--budget", "x"]])
+def test_wrong_questions(trace: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["advice", *words, trace])
+    assert ended.value.code == 2 and capsys.readouterr().err.startswith("cuptimem advice: ")
+
+
+def test_what_does_not_go_together(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    report = cuptimem.open(trace)
+    one = Technique("one", True, "exact", lambda program, blocks, value: Change(blocks, None, ""))
+    two = replace(one, name="two", without=("one",))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cuptimem.advice, "TECHNIQUES", (one, two))
+        for names in (("one", "two"), ("two", "one")):
+            with pytest.raises(Error, match=f"^{names[1]} does not go together with {names[0]}$"):
+                cuptimem.estimate(report, **dict.fromkeys(names, True))
 
 
 def test_an_estimate_without_a_change(trace: str) -> None:
