@@ -22,12 +22,18 @@ _IPC = (
     "GPU tensors cannot be handed to another process here: let workers return CPU tensors and move them in the parent"
 )
 
+_OWN_RUNTIME = (
+    "that library has a CUDA runtime of its own, which finds no device here, so it may take the CPU: what it takes of "
+    "a real device is not counted"
+)
+
 # What the device noted as asked for (part of its name, lower case), and what to do about it.
 _REFUSED: tuple[tuple[str, str], ...] = (
     ("nccl", _FAKE_GROUP),
     ("ipc", _IPC),
     ("peer", "use one device, or leave the copy between devices out"),
     ("nvshmem", "symmetric memory is not simulated; leave it out for this question"),
+    ("cugetexporttable", _OWN_RUNTIME),
     ("cufile", "GPUDirect storage is not simulated; load through host memory for this question"),
 )
 

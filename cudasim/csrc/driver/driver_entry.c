@@ -4,18 +4,25 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* --- callers ---------------------------------------------------------------------------------- */
 
-static bool is_of(const void *caller, const char *library)
+/* The name of its file, without the folder; "" where none is known. */
+static const char *file_of(const void *caller)
 {
     Dl_info from;
     if (!dladdr(caller, &from) || !from.dli_fname)
-        return false;
+        return "";
     const char *slash = strrchr(from.dli_fname, '/');
-    return !strncmp(slash ? slash + 1 : from.dli_fname, library, strlen(library));
+    return slash ? slash + 1 : from.dli_fname;
+}
+
+static bool is_of(const void *caller, const char *library)
+{
+    return !strncmp(file_of(caller), library, strlen(library));
 }
 
 /* NCCL brings a runtime of its own, which needs private tables of the real driver. It is refused at
@@ -161,7 +168,8 @@ CM_SIM_EXPORT int cuGetProcAddress(const char *name, void **out, int version,
     return look_up(name, out, version, flags, NULL);
 }
 
-/* The tables of functions that NVIDIA's own libraries share, by undocumented identifiers. */
+/* The tables of functions that NVIDIA's own libraries share, by undocumented identifiers. A runtime
+ * that is linked into another library finds no device without them: the note names that library. */
 CM_SIM_EXPORT int cuGetExportTable(const void **table, const uint8_t identifier[16])
 {
     CM_SIM_ENTRY;
@@ -169,8 +177,11 @@ CM_SIM_EXPORT int cuGetExportTable(const void **table, const uint8_t identifier[
     (void)identifier;
     if (table)
         *table = NULL;
-    if (!is_nccl(caller) && !is_compiler(caller))
-        cm_sim_note(CM_SIM_NOTE_REFUSED, "cuGetExportTable", 0);
+    if (!is_nccl(caller) && !is_compiler(caller)) {
+        char name[CM_SIM_NAME];
+        snprintf(name, sizeof name, "cuGetExportTable for %s", file_of(caller));
+        cm_sim_note(CM_SIM_NOTE_REFUSED, name, 0);
+    }
     return CM_SIM_NOT_SUPPORTED;
 }
 

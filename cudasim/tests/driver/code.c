@@ -3,6 +3,9 @@
 #include "reported.h"
 
 #include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char ptx[] = "//\n// made by hand\n/* .entry in a comment */\n"
@@ -363,7 +366,7 @@ static void entries(void)
     const void *table = &version;
     EQUAL(cuGetExportTable(&table, "0123456789abcdef"), NOT_SUPPORTED);
     CHECK(!table);
-    EQUAL(noted(CM_SIM_NOTE_REFUSED, "cuGetExportTable"), 1);
+    EQUAL(noted(CM_SIM_NOTE_REFUSED, "cuGetExportTable for client"), 1);
     const char *text = NULL;
     EQUAL(cuGetErrorName(2, &text), OK);
     CHECK(!strcmp(text, "CUDA_ERROR_OUT_OF_MEMORY"));
@@ -621,6 +624,23 @@ static void told(void)
     EQUAL(cuStreamDestroy_v2(stream), OK);
 }
 
+static void device_files(void)
+{
+    struct stat seen;
+    EQUAL(access("/dev/nvidia1", F_OK), 0);
+    EQUAL(stat("/dev/nvidiactl", &seen), 0);
+    CHECK(S_ISCHR(seen.st_mode));
+    EQUAL(fstatat(AT_FDCWD, "/dev/nvidia-uvm", &seen, 0), 0);
+    static const char *const none[] = {"/dev/nvidia2", "/dev/nvidia", "/dev/nvidia01",
+                                       "/dev/nvidia1x", "/dev/nvidia99999999999999999999"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        EQUAL(stat(none[i], &seen), -1);
+        EQUAL(errno, ENOENT);
+    }
+    EQUAL(stat("/dev", &seen), 0);
+    CHECK(S_ISDIR(seen.st_mode));
+}
+
 const test_case code_cases[] = {
     {"text_modules", text_modules},
     {"cubins", cubins},
@@ -629,5 +649,6 @@ const test_case code_cases[] = {
     {"entries", entries},
     {"nvml", nvml},
     {"told", told},
+    {"device_files", device_files},
     {NULL, NULL},
 };

@@ -500,3 +500,34 @@ def test_processes_that_share_a_device(simulate):
     assert done.code == 4 and "3 processes used cuda:0" in done.answer["reason"], done.err
     assert done.answer["devices"][0]["used"]["low"] == (3 * 50 + 500) * MIB
     assert any("3 processes used the device" in note for note in done.answer["notes"])
+
+
+# As a CUDA runtime does that is linked into another library: without the driver's tables there is no device.
+OWN_RUNTIME = """\
+int cuInit(unsigned);
+int cuGetExportTable(const void **, const unsigned char *);
+int own_devices(void)
+{
+    const void *table = 0;
+    return cuInit(0) || cuGetExportTable(&table, (const unsigned char *)"0123456789abcdef") ? 0 : 1;
+}
+"""
+FALLS_BACK = """\
+import ctypes, os, torch
+x = torch.ones(8, device="cuda")
+print("by files", all(os.path.exists(f"/dev/nvidia{name}") for name in ("0", "ctl")), os.path.exists("/dev/nvidia1"))
+print("by runtime", ctypes.CDLL("./libown.so").own_devices())
+"""
+
+
+def test_a_library_that_finds_no_device_is_named(simulate, tmp_path):
+    """The program goes on with the CPU, as JAX and CuPy do then."""
+    source = tmp_path / "own.c"
+    source.write_text(OWN_RUNTIME)
+    words = ["gcc", "-shared", "-fPIC", "-O1", str(source), "-o", str(tmp_path / "libown.so")]
+    subprocess.run(words, check=True, timeout=60)
+    done = simulate(FALLS_BACK)
+    assert done.code == 4, done.err
+    assert "by files True False" in done.err and "by runtime 0" in done.err
+    assert "cuGetExportTable for libown.so" in done.answer["reason"]
+    assert "may take the CPU" in done.answer["hints"][0]
