@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,26 +46,44 @@ except torch.OutOfMemoryError:
 """
 
 
-def ask(python: str, folder: Path, program: str, *options: str) -> tuple[int, dict]:
-    (folder / "program.py").write_text(program)
-    done = subprocess.run(
-        [python, "-m", "cuptimem", "max-batch", "--json", *options, "program.py"],
-        cwd=folder,
+MEMORY = 2 << 30  # of all: they share a process, and so a device
+Ask = Callable[..., tuple[int, dict]]
+
+
+@pytest.fixture(scope="module")
+def server(sim_python: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sim_python, "-W", "ignore", str(Path(__file__).with_name("largest_in_one.py"))],
         env=clean_environment(),
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=600,
-    )
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
+    ) as process:
+        yield process
+
+
+@pytest.fixture
+def ask(server: subprocess.Popen[str], tmp_path: Path) -> Ask:
+    """The exit code and the answer of a max-batch."""
+
+    def call(program: str, *options: str) -> tuple[int, dict]:
+        (tmp_path / "program.py").write_text(program)
+        arguments = ["--json", "--memory", str(MEMORY), *options, "program.py"]
+        server.stdin.write(json.dumps({"folder": str(tmp_path), "arguments": arguments}) + "\n")
+        server.stdin.flush()
+        found = json.loads(server.stdout.readline())
+        assert found["out"], found["err"]
+        return found["code"], json.loads(found["out"])
+
+    return call
 
 
 def rows(found: dict, size: int) -> list[dict]:
     return [one for one in found["tried"] if one["size"] == size]
 
 
-def test_a_batch_of_dataloaders_in_multiples(sim_python, tmp_path):
-    code, found = ask(sim_python, tmp_path, LOADER, "--memory", "2GiB", "--multiple", "4")
+def test_a_batch_of_dataloaders_in_multiples(ask):
+    code, found = ask(LOADER, "--multiple", "4")
     assert code == 0 and found["answer"] == "found", found["reason"]
     assert found["next"] == found["size"] + 4 and found["size"] % 4 == 0 and found["whole"] is True
     assert all(one["fits"] for one in rows(found, found["size"]))
@@ -74,16 +93,16 @@ def test_a_batch_of_dataloaders_in_multiples(sim_python, tmp_path):
     assert 250 < found["size"] < 340
 
 
-def test_evaluation_behind_the_steps_counts(sim_python, tmp_path):
-    code, found = ask(sim_python, tmp_path, EVALUATED, "--memory", "2GiB", "--env", "BATCH")
+def test_evaluation_behind_the_steps_counts(ask):
+    code, found = ask(EVALUATED, "--env", "BATCH")
     assert code == 0 and found["whole"] is True, found["reason"]
     held = 4 * found["size"] << 22  # four outputs
-    assert held < 2 << 30 and held + (16 << 22) > (2 << 30) - found["context"] - (64 << 20)
+    assert held < MEMORY and held + (16 << 22) > MEMORY - found["context"] - (64 << 20)
     assert any(not one["fits"] and one["whole"] for one in found["tried"])
 
 
-def test_a_caught_refusal_does_not_fit(sim_python, tmp_path):
+def test_a_caught_refusal_does_not_fit(ask):
     """Without steps nothing is predicted; the program goes on after the refusal."""
-    code, found = ask(sim_python, tmp_path, CAUGHT, "--memory", "1GiB", "--arg=--batch", "--start", "64")
+    code, found = ask(CAUGHT, "--arg=--batch", "--start", "64")
     assert code == 0 and found["predicted"] is None, found["reason"]
-    assert found["size"] == (1024 - found["context"] // (1 << 20)) and found["next"] == found["size"] + 1
+    assert found["size"] == (MEMORY - found["context"]) // (1 << 20) and found["next"] == found["size"] + 1
