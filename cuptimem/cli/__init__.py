@@ -34,6 +34,7 @@ VERBS = {
     "convert": "keep a memory snapshot of PyTorch's (a pickle) as a trace",
     "scrub": "a copy for sharing: no command line, host, user or home folders in it",
     "simulate": "run it on a simulated GPU: does it fit, and what is the peak",
+    "fits": "on which GPUs it fits, simulated, and with which settings of the allocator",
     "max-batch": "the largest batch that fits on a simulated GPU, proven by runs",
     "doctor": "what works in this environment, and how to fix what does not",
     "skill": "print a SKILL.md for agents: questions, answers, what never to do",
@@ -126,7 +127,7 @@ def _run(verb: str, arguments: list[str]) -> int:
     """A verb that reads ends soon, and its reports have no cycles: to search millions of objects for some takes a third
     of the time of a large page."""
     verb_main = module_of(verb).main
-    if verb in ("run", "simulate", "advice", "max-batch"):  # programs of the user's
+    if verb in ("run", "simulate", "advice", "fits", "max-batch"):  # programs of the user's
         return int(verb_main(arguments))
     import gc
 

@@ -38,7 +38,7 @@ simulated; 2 wrong usage.
 
 
 def parser() -> parsing.Parser:
-    from cuptimem.simulation import api, data_sizes
+    from cuptimem.simulation import data_sizes
 
     operators = "\n".join(f"  {name:<18} {what}" for name, what in data_sizes.OPERATORS.items())
     result = parsing.Parser(
@@ -52,6 +52,41 @@ def parser() -> parsing.Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_device(result)
+    add_model(result)
+    result.add_argument(
+        "--no-retry", action="store_false", dest="retry", help="run it once, and decide what arithmetic can"
+    )
+    result.add_argument(
+        "--environment",
+        action="store_true",
+        help="print variables for env that put any command on the device; of it cuptimem reports nothing",
+    )
+    result.add_argument(
+        "-o",
+        "--output",
+        type=parsing.name,
+        metavar="FILE",
+        help="keep the trace of the run; summary, ledger, ... read it",
+    )
+    result.add_argument("-f", "--force", action="store_true", help="replace FILE if it exists")
+    json_options.add(result, "the answer as one JSON object (docs/json.md) on standard output")
+    result.add_argument("program", nargs=argparse.REMAINDER, help="script.py, -m module or -c code, and its arguments")
+    return result
+
+
+def add_device(result: argparse.ArgumentParser) -> None:
+    """--device and --memory."""
+    from cuptimem.simulation import cards
+
+    devices = ", ".join(one.key for one in cards.CARDS)
+    result.add_argument("--device", type=_text, default="h100", metavar="NAME", help=f"{devices} (default: h100)")
+    result.add_argument("--memory", type=_memory, metavar="SIZE", help="another size for it, such as 24GiB")
+
+
+def add_model(result: argparse.ArgumentParser) -> None:
+    """What is said of the device and of the program."""
+    from cuptimem.simulation import api
+
     result.add_argument("--devices", type=_number, default=1, metavar="N", help="how many of them (1)")
     result.add_argument(
         "--context",
@@ -84,40 +119,17 @@ def parser() -> parsing.Parser:
         help="no size and no branch hangs on integers or flags that the program reads from the device (they are zeros)",
     )
     result.add_argument(
-        "--no-retry", action="store_false", dest="retry", help="run it once, and decide what arithmetic can"
-    )
-    result.add_argument(
         "--timeout",
         type=_seconds,
         default=api.TIMEOUT,
         metavar="SECONDS",
         help=f"for each run ({api.TIMEOUT:g}; 0: no limit)",
     )
-    result.add_argument(
-        "--environment",
-        action="store_true",
-        help="print variables for env that put any command on the device; of it cuptimem reports nothing",
-    )
-    result.add_argument(
-        "-o",
-        "--output",
-        type=parsing.name,
-        metavar="FILE",
-        help="keep the trace of the run; summary, ledger, ... read it",
-    )
-    result.add_argument("-f", "--force", action="store_true", help="replace FILE if it exists")
-    json_options.add(result, "the answer as one JSON object (docs/json.md) on standard output")
-    result.add_argument("program", nargs=argparse.REMAINDER, help="script.py, -m module or -c code, and its arguments")
-    return result
 
 
-def add_device(result: argparse.ArgumentParser) -> None:
-    """--device and --memory."""
-    from cuptimem.simulation import cards
-
-    devices = ", ".join(one.key for one in cards.CARDS)
-    result.add_argument("--device", type=_text, default="h100", metavar="NAME", help=f"{devices} (default: h100)")
-    result.add_argument("--memory", type=_memory, metavar="SIZE", help="another size for it, such as 24GiB")
+def shares(request: argparse.Namespace) -> dict[str, float]:
+    """All that --assume says."""
+    return {operator: share for shares in request.assume for operator, share in shares.items()}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -135,9 +147,8 @@ def main(arguments: Sequence[str]) -> int:
     except Usage as error:
         ours.error(str(error))
     try:
-        shares = {operator: share for shares in request.assume for operator, share in shares.items()}
         setup = api.make_setup(
-            request.device, request.memory, request.devices, request.context, request.conv_workspace, shares
+            request.device, request.memory, request.devices, request.context, request.conv_workspace, shares(request)
         )
     except (Error, ValueError) as error:  # no such device, or numbers that make no sense
         ours.error(str(error))

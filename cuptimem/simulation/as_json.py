@@ -1,4 +1,4 @@
-"""The JSON objects of `simulate`, `max-batch` and `advice --try` with --json, as docs/json.md documents them."""
+"""The JSON objects of verbs that run programs on a simulated device, as docs/json.md documents them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from cuptimem.output.json import SCHEMA, envelope, keys, of
 from cuptimem.report.advice import Advice
 from cuptimem.simulation import changes
+from cuptimem.simulation.fitting import Row
 from cuptimem.simulation.largest import Largest
 from cuptimem.simulation.launch import Setup
 from cuptimem.simulation.result import Assumption, Attempt, Simulation, UnknownRead
@@ -19,6 +20,16 @@ keys(
     exit_code="code",
     host_reads=lambda one: [of(read, "count bytes device written line stack") for read in one.host_reads],
     program=lambda one: {"exit_code": one.exit_code, "signal": one.signal, "seconds": one.seconds},
+)
+keys(
+    Row,
+    "name card memory verdict fits free takes reserved allocated by reason",
+    name=lambda one: one.case.name,
+    card=lambda one: one.case.setup.card.key,
+    memory=lambda one: one.case.setup.memory,
+    fits=lambda one: {"fits": True, "undecided": None}.get(one.verdict, False),
+    reserved=lambda one: _fullest(one, "reserved"),
+    allocated=lambda one: _fullest(one, "allocated"),
 )
 keys(UnknownRead, "kind dtype count elements line library")
 keys(
@@ -35,6 +46,18 @@ _TRIED = "peak_bytes reserved_bytes steps cpu_seconds error"
 def simulate(one: Simulation) -> dict[str, Any]:
     assert one.report is not None, "inquire() gives none without"
     return {**envelope(one.report), **of(one)}
+
+
+def fits(rows: Sequence[Row], code: int) -> dict[str, Any]:
+    return {"schema": SCHEMA, "exit_code": code, "rows": [of(row) for row in rows]}
+
+
+def _fullest(row: Row, name: str) -> Any:
+    """Of a run that fitted."""
+    devices = row.simulation.devices if row.simulation is not None and row.verdict == "fits" else ()
+    fullest = max(devices, key=lambda device: device.used.low, default=None)
+    found = None if fullest is None else getattr(fullest, name)
+    return None if found is None else {"low": found.low, "high": found.high}
 
 
 def tries(device: str, found: Sequence[Tried], predicted: Mapping[str, int], advised: Advice | None) -> dict[str, Any]:

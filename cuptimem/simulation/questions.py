@@ -76,6 +76,7 @@ class Wishes:
     retry: bool = True  # run again where it decides something
     allow_oom: bool = False  # the program may catch OutOfMemoryErrors: it means to
     trust_reads: bool = False  # no size and no branch that matters hangs on a value read from the device
+    alternatives: bool = True  # where it does not fit, what would; where it does by little, how little would do
     timeout: float | None = None
 
 
@@ -113,6 +114,9 @@ class Inquiry:
             if main.ran_out or main.refused or main.ooms:
                 return self._too_small(main)
             return self._run_past_failure(main) or self._failed(main, causes.of_failure(main))
+        replaced = _replaced(main, self._setup.alloc_conf)
+        if replaced:
+            return self._undecided(main, f"the setting was not tried: the program sets {replaced} itself", "")
         if main.only_contexts:
             return self._undecided(
                 main,
@@ -382,7 +386,8 @@ class Inquiry:
         high = used if margins.fits(facts, setup, self._context.high, worst.total) else worst.total
         same = max(_SAME_BYTES, int(worst.total * _SAME_SHARE))
         little = worst.total - used < worst.total * _LITTLE_FREE
-        if little and self._wishes.retry and all(device.processes == 1 for device in facts.devices):
+        wanted = self._wishes.retry and self._wishes.alternatives
+        if little and wanted and all(device.processes == 1 for device in facts.devices):
             low, high = self._smaller(low, high, same, high_end)
         return Smallest(worst.name, high if high - low < same else low, high)
 
@@ -425,7 +430,7 @@ class Inquiry:
                 reason = f"{_refusal(main)}; it fits the other way of {outcomes.read_at(branches)}"
                 return self._undecided(main, reason, _TRUST)
             self._notes.append(outcomes.upper_bound(branches))
-        answer = self._collecting(main)
+        answer = self._collecting(main) if self._wishes.alternatives else None
         if answer is not None:
             return answer
         unlimited = self._run(replace(self._setup, memory=NO_LIMIT), "no limit")
@@ -433,8 +438,9 @@ class Inquiry:
             return self._fails_anyway(main, unlimited)
         need = _need(unlimited, self._context)
         answer = Answer("does not fit", _refusal(main), _rests_on(main), main, unlimited=unlimited, need=need)
-        setting = self._setting(need)
-        card = None if need is None or need.takes_everything else self._card(unlimited, need)
+        wanted = self._wishes.alternatives
+        setting = self._setting(need) if wanted else None
+        card = self._card(unlimited, need) if wanted and need is not None and not need.takes_everything else None
         answer = replace(answer, setting=setting, smallest_card=card)
         if setting is not None:
             return replace(answer, verdict="fits with settings")
@@ -558,8 +564,9 @@ class Inquiry:
         low = self._run(setup, name)
         if not self._passed(low):
             return False
-        if wanted is not None and low.settings is not None and settings.parts(low.settings) != settings.parts(wanted):
-            self._notes.append(f"{name} was not tried: the program sets {low.settings or 'another'} itself")
+        replaced = _replaced(low, wanted)
+        if replaced:
+            self._notes.append(f"{name} was not tried: the program sets {replaced} itself")
             return False
         if not self._wishes.trust_reads and not setup.other_branches and low.open_reads:
             other = self._run(replace(setup, other_branches=True, other_integers=1), f"{name}, {outcomes.BRANCHES}")
@@ -610,6 +617,13 @@ def _half_done(facts: Facts) -> causes.Cause:
     raised = facts.elsewhere[0]
     at = f" at {place(raised.at)}" if raised.at is not None else ""
     return causes.Cause(f"a thread or process of the program ended with {raised.line}{at}; the program itself went on")
+
+
+def _replaced(facts: Facts, wanted: str | None) -> str:
+    """What the program has set in place of the allocator's settings that were wanted; "": nothing."""
+    if wanted is None or facts.settings is None or settings.parts(facts.settings) == settings.parts(wanted):
+        return ""
+    return facts.settings or "another"
 
 
 def _at(one: Assumption) -> str:

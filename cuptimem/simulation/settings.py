@@ -12,6 +12,8 @@ CANDIDATES: tuple[tuple[str, bool], ...] = (
     ("max_split_size_mb:128", False),
     ("backend:cudaMallocAsync", True),
 )
+# And one that makes blocks larger and more alike: it fits seldom where nothing else does.
+COMPARED = (*CANDIDATES, ("roundup_power2_divisions:8", False))
 
 
 def parts(text: str) -> dict[str, str]:
@@ -36,11 +38,11 @@ def current(environment: Mapping[str, str]) -> str:
     return ""
 
 
-def candidates(environment: Mapping[str, str]) -> list[str]:
+def candidates(environment: Mapping[str, str], those: tuple[tuple[str, bool], ...] = CANDIDATES) -> list[str]:
     """Values of the variable to try: the user's settings with one changed, leaving out what is set already."""
     own = parts(current(environment))
     tried = []
-    for candidate, alone in CANDIDATES:
+    for candidate, alone in those:
         (key, value), *_ = parts(candidate).items()
         if own.get(key, "").lower() == value.lower():
             continue

@@ -134,8 +134,9 @@ def simulate(
         **variables: str,
     ) -> Done:
         words = [verb, *(["--json"] if json else []), *options]
-        afresh = verb != "simulate" or bool(python) or request.node.get_closest_marker("afresh") is not None
-        if verb == "simulate":
+        runs = verb in ("simulate", "fits")
+        afresh = not runs or bool(python) or request.node.get_closest_marker("afresh") is not None
+        if runs:
             (tmp_path / "program.py").write_text(program)
             words += ["program.py", *behind]
         ours, theirs = socket.socketpair()

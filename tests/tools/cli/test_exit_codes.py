@@ -15,7 +15,18 @@ PAGE = (ROOT / "docs" / "exit-codes.md").read_text()
 MEANINGS, BY_VERB = (
     dict(re.findall(r"^\| `?([^|`]+?)`? \| ([^|]*) ?\|$", part, re.MULTILINE)) for part in PAGE.split("| verb |")
 )
-READERS = {*VERBS} - {"run", "simulate", "max-batch", "doctor", "skill", "completion", "diff", "scrub", "export"}
+READERS = {*VERBS} - {
+    "run",
+    "simulate",
+    "fits",
+    "max-batch",
+    "doctor",
+    "skill",
+    "completion",
+    "diff",
+    "scrub",
+    "export",
+}
 
 
 def codes(verb: str) -> set[int]:

@@ -1,0 +1,70 @@
+"""A program on several cards, or with several settings of the allocator, as one table."""
+
+from collections.abc import Sequence
+
+from cuptimem.output.text.blocks import Block, Column, Table, Text
+from cuptimem.output.text.peak_views import lines_table
+from cuptimem.output.text.words import plural, size
+from cuptimem.simulation.fitting import Row
+from cuptimem.simulation.views import interval
+
+_LINES = 5
+_WORDS = {
+    "fits": "fits",
+    "fits with settings": "does not fit",
+    "does not fit": "does not fit",
+    "undecided": "undecided",
+    "script failed": "the program failed",
+}
+
+
+def blocks(rows: Sequence[Row], settings: bool) -> list[Block]:
+    what = "setting" if settings else "card"
+    columns = [Column(what), *([] if settings else [Column("memory", True)])]
+    columns += [Column("verdict", style="strong"), Column("free", True), Column("takes", True)]
+    columns += [Column("reserved", True), Column("beside tensors", True)] if settings else []
+    columns += [Column("known by")] if not settings else []
+    cells = [_row(row, settings) for row in rows]
+    if any(row[-1] for row in cells):
+        columns.append(Column("because", flexible=True))
+    table = Table(tuple(columns), tuple(row[: len(columns)] for row in cells))
+    fitting = sum(row.verdict == "fits" for row in rows)
+    title = f"It fits {'with' if settings else 'on'} {fitting} of {plural(len(rows), what)}"
+    title += f" on {rows[0].case.setup.card.key} with {size(rows[0].case.setup.memory)}" if settings else ""
+    said: list[Block] = [Text(title, "title"), Text(), table, *_peak(rows), Text()]
+    if any(row.by == "arithmetic" for row in rows):
+        line = "arithmetic: the card is clearly larger or smaller than what it took on one of its architecture"
+        said.append(Text(line, hang=2, prose=True))
+    said.append(Text("free: at its peak, with all that is modelled at its high end", hang=2, prose=True))
+    return said
+
+
+def _row(row: Row, settings: bool) -> tuple[str, ...]:
+    free = row.free
+    cells = [row.case.name, *([] if settings else [size(row.case.setup.memory)]), _WORDS[row.verdict]]
+    cells.append("" if free is None else size(free) if free >= 0 else f"{size(-free)} short")
+    cells.append(interval(row.takes))
+    cells += _cache(row) if settings else [row.by]
+    return (*cells, "" if row.verdict == "fits" else row.reason)
+
+
+def _cache(row: Row) -> list[str]:
+    """What PyTorch reserved, and what of that was not in tensors; of a run that fitted."""
+    one = row.simulation
+    if one is None or row.verdict != "fits" or not one.devices:
+        return ["", ""]
+    fullest = max(one.devices, key=lambda device: device.used.low)
+    if fullest.reserved is None:
+        return ["not known", "not known"]
+    beside = fullest.reserved.low - fullest.allocated.low
+    return [interval(fullest.reserved), size(max(0, beside))]
+
+
+def _peak(rows: Sequence[Row]) -> list[Block]:
+    """Of the first on which it fits, else of the first that was run."""
+    for row in sorted(rows, key=lambda one: one.verdict != "fits"):
+        peak = None if row.simulation is None else row.simulation.peak
+        if peak is not None:
+            title = f"What the peak is made of ({row.case.name}): {size(peak.bytes)} in tensors"
+            return [Text(), Text(title, "title"), *lines_table(peak, _LINES)]
+    return []

@@ -1,0 +1,60 @@
+"""`cuptimem fits`: does each row of its tables say what `cuptimem simulate` says of that card or setting?"""
+
+import pytest
+
+from tests.on_device.simulated.test_simulate import FRAGMENTED
+
+pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
+
+# Between the a10g and the rtx3060, which have one architecture.
+BETWEEN = """\
+import torch
+kept = torch.empty(15 << 30, dtype=torch.uint8, device="cuda")
+weight = torch.ones(1024, 1024, device="cuda")
+print("result", (weight @ weight).shape)
+"""
+
+
+def test_arithmetic_says_what_runs_say(simulate):
+    done = simulate(BETWEEN, "--gate", "--device", "a6000,RTX3060,a10g", verb="fits")
+    small, middle, large = done.answer["rows"]
+    assert done.code == done.answer["exit_code"] == 3, done.err
+    assert [one["name"] for one in (small, middle, large)] == ["rtx3060", "a10g", "a6000"]
+    assert [one["by"] for one in (small, middle, large)] == ["arithmetic", "arithmetic", "run"]
+    assert [one["verdict"] for one in (small, middle, large)] == ["does not fit", "fits", "fits"]
+    run = simulate(BETWEEN, "--device", "a10g").answer
+    assert run["verdict"] == "fits"
+    assert middle["takes"] == run["devices"][0]["used"]
+    assert middle["free"] == run["memory"] - run["devices"][0]["used"]["high"]
+    run = simulate(BETWEEN, "--device", "rtx3060").answer
+    assert run["verdict"] == "does not fit"
+    assert small["takes"]["low"] == run["need"]["low"] and small["free"] == run["memory"] - run["need"]["low"]
+
+
+def test_a_card_that_is_near_is_run(simulate):
+    """22.06 GiB: less than 5 % stay free."""
+    done = simulate(BETWEEN.replace("15 << 30", "21 << 30"), "--device", "a10g,a40", verb="fits")
+    assert done.code == 0, done.err
+    assert [(one["verdict"], one["by"]) for one in done.answer["rows"]] == [("fits", "run"), ("fits", "run")]
+
+
+def test_settings_are_compared(simulate):
+    options = ("--compare-settings", "--memory", "1GiB", "--context", "100MiB")
+    done = simulate(FRAGMENTED, *options, "--gate", verb="fits")
+    assert done.code == 3, done.err
+    rows = {one["name"]: one for one in done.answer["rows"]}
+    native, expandable = rows["as it is"], rows["expandable_segments:True"]
+    assert native["verdict"] == "does not fit" and native["reserved"] is None
+    assert native["takes"]["low"] == 900 << 20 and native["takes"]["high"] > 1 << 30
+    # What it had mapped when the device was full is in what it takes, and PyTorch does not count that as reserved.
+    assert (
+        expandable["verdict"] == "fits"
+        and 0 <= expandable["free"] < (1024 - 100 << 20) - expandable["reserved"]["high"]
+    )
+    assert {"max_split_size_mb:128", "backend:cudaMallocAsync", "roundup_power2_divisions:8"} < set(rows)
+
+
+def test_a_program_that_fails_ends_the_table(simulate):
+    done = simulate("import torch\ntorch.ones(1, device='cuda')\nraise SystemExit(7)\n", verb="fits", json=False)
+    assert done.code == 5 and done.err.count("running it") == 1
+    assert "the program failed" in done.out
