@@ -13,7 +13,9 @@
  *     differ: the last tick of an exhausted iterator returned no batch, so the next iterator shares
  *     its group, unless a node ran or a module was called in between. An iterator called from
  *     another code line counts as new, because addresses are reused. Calls of modules before and
- *     after a backward pass share no group, nor do one without gradient and the next with one.
+ *     after a backward pass share no group, nor do one without gradient and the next with one. A
+ *     module that another one leads may tick as often in a group without gradient as in a step
+ *     with one: a decoder of two sets of pairs.
  *  2. The clock is the first of: explicit, optimizer, backward, data that has CM_CLOCK_ENOUGH
  *     groups; else the first of these and module that ticked at all. With explicit ticks, however
  *     few, nothing below applies, because the program defines its steps. (Calls of a module never

@@ -23,7 +23,9 @@ typedef struct object {
     cm_moment at, previous; /* that tick, and that group's tick before it */
     uint32_t line, previous_line;
     uint32_t number;
-    bool trained; /* called in training mode, with gradients */
+    uint32_t calls, repeats; /* of a module: in its last step with gradient; so far in `in` */
+    uint64_t called;         /* nodes started before the last of these calls */
+    bool trained;            /* called in training mode, with gradients */
 } object;
 
 struct cm_clock_objects {
@@ -152,6 +154,23 @@ static bool returns_after_loop(const cm_clock_stream *s, const object *o)
            s->group[n - 1].first_lead.site == s->group[n - 2].first_lead.site;
 }
 
+/* Whether a module that another one leads is called again, no more often than in a step with
+ * gradient. */
+static bool repeats_call(const cm_clock_stream *s, const cm_tick *tick, const object *o)
+{
+    const cm_clock_group *last = &s->group[s->count - 1];
+    return tick->kind == CM_TICK_MODULE && tick->no_grad && last->no_grad &&
+           o->in == (int64_t)s->count - 1 && last->leader != o->key && o->repeats < o->calls;
+}
+
+static void note_call(object *o, const cm_tick *tick)
+{
+    if (tick->kind != CM_TICK_MODULE || tick->no_grad)
+        return;
+    o->calls = tick->backward == o->called ? o->calls + 1 : 1;
+    o->called = tick->backward;
+}
+
 /* Whether the tick begins a group (rule 1). */
 static bool begins_group(const cm_clock_stream *s, const cm_tick *tick, const object *o,
                          uint64_t calls)
@@ -164,7 +183,7 @@ static bool begins_group(const cm_clock_stream *s, const cm_tick *tick, const ob
                                          last->no_grad > tick->no_grad || returns_after_loop(s, o)))
         return true;
     if (tick->kind != CM_TICK_DATA)
-        return ticked || o->created > last->first.position + 1;
+        return (ticked && !repeats_call(s, tick, o)) || o->created > last->first.position + 1;
     /* A new iterator continues where an exhausted one stopped, often at the same address. If the
      * last batch was used, its iterator was not asked for more: the two belong together only if
      * they alternate. */
@@ -215,8 +234,12 @@ bool cm_clock_add_tick(cm_clock_objects *objects, cm_clock_stream *s, const cm_t
     last->eval_mode &= tick->eval_mode;
     last->sanity = tick->sanity;
     o->trained |= tick->kind == CM_TICK_MODULE && !tick->no_grad && !tick->eval_mode;
-    o->before = o->in;
+    bool repeats = !next && o->in == (int64_t)s->count - 1;
+    o->repeats = repeats ? o->repeats + 1 : 1;
+    if (!repeats || tick->kind != CM_TICK_MODULE)
+        o->before = o->in;
     o->in = (int64_t)s->count - 1;
+    note_call(o, tick);
     o->tick = *lead;
     o->at = tick->at;
     o->backward = tick->backward;

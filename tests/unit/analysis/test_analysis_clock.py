@@ -733,6 +733,41 @@ def evaluation_by_calls(p: Program) -> Outcome:
 
 
 @case
+def a_decoder_called_twice_in_each_step(p: Program) -> Outcome:
+    """It is called in evaluation as often as in training, behind the encoder: n batches are n steps."""
+    for _ in range(3):
+        for _ in range(8):
+            p.tick(MODULE, 300, 50)
+            p.tick(MODULE, 301, 51)
+            p.tick(MODULE, 301, 52)
+            p.forward()
+            p.backward()
+            p.opt()
+        for _ in range(4):
+            p.tick(MODULE, 300, 60, no_grad=True, eval_mode=True)
+            for _ in range(2):
+                p.tick(MODULE, 301, 61, no_grad=True, eval_mode=True)
+            p.wait(3)
+    changes = [(8, "evaluation"), (12, "training"), (20, "evaluation"), (24, "training"), (32, "evaluation")]
+    return {"training": 24, "evaluation": 12}, changes
+
+
+@case
+def a_decoder_that_generates(p: Program) -> Outcome:
+    """It is called once in a step of training: each further call without gradient is a step."""
+    for _ in range(8):
+        p.tick(MODULE, 300, 50)
+        p.tick(MODULE, 301, 51)
+        p.forward()
+        p.backward()
+        p.opt()
+    p.tick(MODULE, 300, 60, no_grad=True, eval_mode=True)
+    for _ in range(5):
+        p.tick(MODULE, 301, 61, no_grad=True, eval_mode=True)
+    return {"training": 8, "evaluation": 1, "evaluation 2": 4}, [(8, "evaluation"), (9, "evaluation 2")]
+
+
+@case
 def episodes_of_any_length(p: Program) -> Outcome:
     """REINFORCE: the policy is called until the episode ends, then there is one update."""
     for i in range(30):
