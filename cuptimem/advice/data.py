@@ -28,6 +28,8 @@ def _is_sliced(frame: Frame, sources: set[str]) -> bool:
 
 def load_late(program: Program, blocks: list[Block], value: str) -> Change | str:
     """Of many of one line, one is there at a time; of one that is read in parts, nothing but a part."""
+    if program.device == "cpu":
+        return "it lies in host memory already"
     lines: dict[object, list[Block]] = defaultdict(list)
     for block in blocks:
         if _is_early(program, block) and user_frame(block.of.stack) is not None:

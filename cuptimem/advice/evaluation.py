@@ -63,6 +63,8 @@ def _growing(program: Program, made: list[Block]) -> list[Block]:
 
 def keep_evaluation(program: Program, blocks: list[Block], value: str) -> Change | str:
     """What waits is copied to the host as soon as it is there; so is what joins it at the end made there."""
+    if program.device == "cpu":
+        return "it lies in host memory already"
     if any(one.step in unrun(program) and one.begin <= program.at <= one.end for one in program.steps):
         return "the graph of the evaluation holds its values: no_grad comes first"
     gone: dict[int, Block] = {}

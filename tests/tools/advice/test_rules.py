@@ -234,12 +234,12 @@ def test_a_graph_that_no_backward_pass_runs() -> None:
     assert isinstance(no_grad.no_grad(graph(8), graph(8).blocks, ""), str)
 
 
-def kept(last: int = 60) -> Program:
+def kept(last: int = 60, device: str = "cuda:0") -> Program:
     rows: list[Row] = [(100 * i + 10, 700, last if i == 5 else 60, i, contributor("forward", "kept")) for i in range(6)]
     rows += [
         (100 * i + 20 + 5 * j, 100 * i + 90, 1, i, contributor("other", "input")) for i in range(6) for j in range(4)
     ]
-    return program(*sorted(rows, key=lambda row: row[0]), steps=8)
+    return program(*sorted(rows, key=lambda row: row[0]), steps=8, device=device)
 
 
 def test_results_that_wait_for_the_end_of_an_evaluation() -> None:
@@ -254,13 +254,19 @@ def test_blocks_of_unlike_sizes_are_no_results_of_an_evaluation() -> None:
     assert isinstance(evaluation.keep_evaluation(one, one.blocks, ""), str)
 
 
+def test_what_is_on_the_host_is_not_moved_there() -> None:
+    one = kept(device="cpu")
+    for rule in (evaluation.keep_evaluation, data.load_late):
+        assert rule(one, one.blocks, "") == "it lies in host memory already"
+
+
 def test_data_of_all_steps() -> None:
     rows: list[Row] = [(i, -1, 100, -1, contributor("data", "input")) for i in range(1, 9)]
-    one = program(*rows, (150, 160, 10, 1, contributor("forward", "activation")))
+    one = program(*rows, (150, 160, 10, 1, contributor("forward", "activation")), device="cuda:0")
     change = data.load_late(one, one.blocks, "")
     assert not isinstance(change, str)
     assert (one.peak, one.replay(change.blocks)[0]) == (810, 110)
-    few = program(*rows[:2])
+    few = program(*rows[:2], device="cuda:0")
     assert isinstance(data.load_late(few, few.blocks, ""), str)
 
 
