@@ -26,12 +26,16 @@ from cuptimem.tensorboard.shapes import (
 _DEVICES = 256
 _CHARTS = 8  # of a device: the script's work grows with them
 _LEAKS = 5000
+_ADVICE = 100
 
 
 def check_chart(chart: Any) -> None:
     _CHART(chart)
     if chart.get("stackedBy", "line") not in GROUPINGS:  # older ones have none
         fail("is stacked by what it does not have")
+    advice = chart.get("advice", [])  # older ones have none of this either
+    at("advice", listed(_PROPOSAL, _ADVICE), advice)
+    at("adviceNote", text, chart.get("adviceNote", ""))
     if chart["phases"] != list(PHASES):
         fail("has phases that have no colour")
     frames, stacks, contributors, groups = (chart[name] for name in ("frames", "stacks", "contributors", "groups"))
@@ -47,6 +51,8 @@ def check_chart(chart: Any) -> None:
     for leak in chart["leaks"]:
         at("leaks", whole(-1, len(stacks) - 1), leak["stack"])
         at("leaks", whole(-1, len(groups["line"]) - 1), leak["line"])
+    for one in advice:
+        at("advice", whole(-1, len(groups["line"]) - 1), one["line"])
     _table("resident", chart["resident"], {"time", "bytes"})
     if chart["opening"] is not None and not 0 <= chart["opening"][0] < chart["opening"][1] <= chart["duration"]:
         fail("opens outside of its time")
@@ -150,6 +156,8 @@ _LEAK = fields(
     line=_whole,
     stack=_whole,
 )
+
+_PROPOSAL = fields(technique=text, device=text, saves=text, where=text, line=_whole, write=text, cost=text)
 
 _CHART = fields(
     duration=whole(0),

@@ -373,7 +373,7 @@ const timelineModel = (() => {
 
         /** The changes that are written at a line. */
         advised(grouping, id) {
-            return grouping === "line" ? this.raw.advice.filter((one) => one.line === id) : [];
+            return grouping === "line" ? (this.raw.advice ?? []).filter((one) => one.line === id) : [];
         }
 
         /** The verdict that a group has blocks of; -1: of none. */

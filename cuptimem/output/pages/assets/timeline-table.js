@@ -195,7 +195,7 @@ const timelineTable = (() => {
             return button;
         }));
         list("Out of memory", ooms);
-        const { advice, adviceNote } = app.model.raw;
+        const { advice = [], adviceNote } = app.model.raw;
         list("What would lower the peak", advice.map((one) => {
             const button = element("button", { type: "button", class: "jump" }, element("b", {}, `${one.technique}: ${one.saves}`),
                 element("span", { class: "code" }, one.where), element("span", { class: "code" }, one.write), element("span", { class: "faint" }, `cost: ${one.cost}`));
