@@ -33,9 +33,11 @@ def blocks(rows: Sequence[Row], settings: bool) -> list[Block]:
     title += f" on {rows[0].case.setup.card.key} with {size(rows[0].case.setup.memory)}" if settings else ""
     said: list[Block] = [Text(title, "title"), Text(), table, *_peak(rows), Text()]
     if any(row.by == "arithmetic" for row in rows):
-        line = "arithmetic: the card is clearly larger or smaller than what it took on one of its architecture"
+        line = (
+            "arithmetic: the card has clearly more or less memory than the program took on another of its architecture"
+        )
         said.append(Text(line, hang=2, prose=True))
-    said.append(Text("free: at its peak, with all that is modelled at its high end", hang=2, prose=True))
+    said.append(Text("free: at the peak, with everything that is modelled at its high end", hang=2, prose=True))
     return said
 
 

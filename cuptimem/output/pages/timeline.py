@@ -410,12 +410,15 @@ def _leak(leak: Leak, verdict: bool, tables: _Tables) -> dict[str, Any]:
 
 
 def _proposal(one: Proposal, advised: Advice, tables: _Tables) -> dict[str, Any]:
+    line = tables.group("line", one.frame)
+    return {"device": clean(advised.device), "line": line, **_advice_row(one, advised)}
+
+
+def _advice_row(one: Proposal, advised: Advice) -> dict[str, str]:
     return {
-        "technique": one.technique,
-        "device": clean(advised.device),
         "saves": advice_views.saving(one, advised.peak),
+        "technique": one.technique,
         "where": "" if one.frame is None else clean(one.frame.place),
-        "line": tables.group("line", one.frame),
         "write": clean(one.write),
         "cost": clean(one.cost),
     }
@@ -463,16 +466,7 @@ def _advice_table(advised: Advice) -> dict[str, Any]:
     return {
         "title": f"What would lower the peak on {clean(advised.device)}",
         "caption": f"{size(advised.peak)}{step}{note}. Predicted, each alone: savings do not add up.",
-        "rows": [
-            {
-                "saves": advice_views.saving(one, advised.peak),
-                "technique": one.technique,
-                "where": "" if one.frame is None else clean(one.frame.place),
-                "write": clean(one.write),
-                "cost": clean(one.cost),
-            }
-            for one in advised.proposals
-        ],
+        "rows": [_advice_row(one, advised) for one in advised.proposals],
     }
 
 

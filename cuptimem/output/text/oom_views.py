@@ -58,8 +58,8 @@ def advised(report: Report, oom: OutOfMemory) -> list[Block]:
     of = "the peak" if one.step is None else f"the peak of step {one.step}"
     title = Text(f"What would lower {of}, {size(one.peak)}, each alone", "title")
     said = [block for row in rows for block in prose(advice_views.sentence(row, one.peak), mark="  - ")]
-    why = f"step {oom.step} did not end, so this is of step {one.step}; " if one.note else ""
-    return [Text(), title, *said, *prose(f"{why}predicted: cuptimem advice has all, and what they cost", "dim")]
+    why = f"for step {one.step}, because step {oom.step} did not end" if one.note else "from the recording"
+    return [Text(), title, *said, *prose(f"predicted {why}; cuptimem advice shows all, with their costs", "dim")]
 
 
 def caught(report: Report) -> list[Block]:

@@ -255,7 +255,7 @@ for rows in (100, 200, 400, 900):
     line = (programs.BEGIN + text).splitlines().index("    mixed = torch.softmax(x @ x.transpose(1, 2), -1) @ x") + 1
     said = " ".join(" ".join(shown[at + 1 :]).split())
     assert said.startswith("- about ") and f"/train.py:{line}: F.scaled_dot_product_attention(" in said
-    assert "step 3 did not end, so this is of step 2; predicted" in said and said.count(" - ") <= 2
+    assert "predicted for step 2, because step 3 did not end" in said and said.count(" - ") <= 2
     assert max(map(len, shown)) <= 80
     again = run("-m", "cuptimem", "peak", "--at", "oom", "x.cmem").out
     assert " ".join(again.split()).endswith(said)
