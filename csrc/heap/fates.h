@@ -21,13 +21,12 @@
  *                          made during its life and it outlives a failed request or the window;
  *                          else kept if its stack makes another one in a later turn, but the
  *                          next of its size that replaces it; else temporary
- *   elsewhere              kept if it lives long and was made in the loop (input if such blocks end
- *                          one by one while their stack makes none: a queue of batches), if it is
- *                          carried over to the next iteration (purposes.h), or if it lives past
- *                          CM_FATE_LONG calls of an evaluation, behind one, as the only one of its
- *                          stack. Temporary if it is a call's result that the next one replaces,
- *                          and calls have batches of their own. Else input if a forward begins
- *                          while it is alive, else temporary. Unknown if a constructor of PyTorch's
+ *   elsewhere              kept if it lives long and was made in the loop, if it is carried over
+ *                          to the next iteration (purposes.h), or if it lives past CM_FATE_LONG
+ *                          calls of an evaluation, behind one, as the only one of its stack.
+ *                          Temporary if it is a call's result that the next one replaces, and calls
+ *                          have batches of their own. Else input if a forward begins while
+ *                          it is alive, else temporary. Unknown if a constructor of PyTorch's
  *                          modules made it, or if it was made before the loop without a walk that
  *                          could label it as a parameter
  *   elsewhere, late        (after the step's first call of a module that recorded nodes) activation

@@ -228,9 +228,6 @@ void cm_fates_end_life(cm_fates *f, const cm_fate_life *l, bool gone,
 {
     uint8_t hooked = of_hook(f->list.of[l->birth]);
     verdict v = hooked != 0 ? decided((cm_category)hooked) : judge(f, l, gone);
-    if (gone && l->made == CM_MADE_ELSEWHERE && f->forward > l->turn &&
-        cm_purposes_since(&f->list.purposes, l->stack, l->visit) > 0)
-        cm_purposes_drained(&f->list.purposes, l->stack, f->passes + f->updates);
     uint8_t fate = (uint8_t)(v.category | (v.open ? CM_FATE_OPEN : 0));
     if (hooked == 0 && cm_fates_has_siblings(l) && (!v.open || v.category == CM_CATEGORY_KEPT))
         cm_purposes_vote(&f->list.purposes, l->stack, l->size, v.category);

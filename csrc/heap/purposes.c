@@ -49,8 +49,6 @@ bool cm_purposes_born(cm_purposes *p, uint32_t stack, cm_birth *birth)
     one->turn = birth->turn;
     if (++one->in_turn > one->most)
         one->most = one->in_turn;
-    if (one->drained < CM_PURPOSE_DRAINED)
-        one->drained = 0;
     note_size(one, birth->size);
     birth->visit = one->visit;
     birth->late &= note_cycle(one, birth);
@@ -138,15 +136,6 @@ bool cm_purposes_repeats(const cm_purposes *p, uint32_t stack)
 {
     const cm_purpose *one = find(p, stack);
     return one != NULL && one->sizes <= 2;
-}
-
-void cm_purposes_drained(cm_purposes *p, uint32_t stack, uint32_t cycle)
-{
-    cm_purpose *one = &p->of[stack];
-    if (one->cycle == cycle || one->drained_in == cycle)
-        return;
-    one->drained++;
-    one->drained_in = cycle;
 }
 
 static bool is_scratch(const cm_purpose *one, int64_t size, cm_category category)
@@ -237,19 +226,13 @@ cm_category cm_purposes_decide(const cm_purposes *p, uint32_t stack, int64_t siz
                                bool open)
 {
     const cm_purpose *one = find(p, stack);
-    bool queue = one != NULL && one->drained >= CM_PURPOSE_DRAINED;
-    cm_category kept = queue ? CM_CATEGORY_INPUT : CM_CATEGORY_KEPT;
-    if (own == CM_CATEGORY_KEPT && !open)
-        return kept;
     bool voting = open || own == CM_CATEGORY_INPUT || own == CM_CATEGORY_ACTIVATION ||
                   own == CM_CATEGORY_TEMPORARY;
     if (one == NULL || !voting || (!open && is_scratch(one, size, own)))
         return own;
     if (one->keeps || (one->copies && (open || own == CM_CATEGORY_INPUT)))
-        return kept;
+        return CM_CATEGORY_KEPT;
     cm_category most = open ? most_votes(one, own) : own;
     bool alive = own == CM_CATEGORY_UNKNOWN && most == CM_CATEGORY_TEMPORARY;
-    if (most == CM_CATEGORY_KEPT)
-        return kept;
     return alive ? own : most; /* others died early, this one did not */
 }

@@ -14,8 +14,7 @@
 enum {
     CM_PURPOSE_SIZES = 4,
     CM_PURPOSE_VOTES = 4,
-    CM_PURPOSE_DRAINED = 3, /* cycles */
-    CM_PURPOSE_SMALL = 16   /* times as large is a stack's largest block: an operator's scratch */
+    CM_PURPOSE_SMALL = 16 /* times as large is a stack's largest block: an operator's scratch */
 };
 
 typedef struct cm_purpose {
@@ -24,7 +23,6 @@ typedef struct cm_purpose {
     uint32_t in_turn, most;           /* blocks in it; the most in any turn */
     uint32_t cycle;                   /* the last one, see cm_birth */
     uint32_t firsts, late;            /* cycles with blocks; the first of them late */
-    uint32_t drained, drained_in;     /* see cm_purposes_drained; the last cycle */
     uint32_t votes[CM_PURPOSE_VOTES]; /* temporary, input, activation, kept */
     int64_t size[CM_PURPOSE_SIZES];   /* the first different ones */
     int64_t largest;
@@ -84,10 +82,6 @@ uint32_t cm_purposes_since(const cm_purposes *purposes, uint32_t stack, uint32_t
 /* Whether its blocks have one size, or two: those of the last batch may be smaller. A cache that
  * grows has more. */
 bool cm_purposes_repeats(const cm_purposes *purposes, uint32_t stack);
-/* A block ends in this cycle, before later ones of its stack. Where that happens in
- * CM_PURPOSE_DRAINED cycles while the stack makes none, a queue of batches is used up: what makes
- * them runs ahead. */
-void cm_purposes_drained(cm_purposes *purposes, uint32_t stack, uint32_t cycle);
 /* A block's life has decided its category. A small temporary says nothing about larger blocks of
  * the operator that made it. */
 void cm_purposes_vote(cm_purposes *purposes, uint32_t stack, int64_t size, cm_category category);
@@ -97,8 +91,8 @@ bool cm_purposes_parameter(cm_purposes *purposes, int64_t size);
 void cm_purposes_end(cm_purposes *purposes);
 /* The category of a block that by itself is `own`. A stack most of which blocks are kept makes
  * nothing else, nor does one that copies a model: it makes blocks of several sizes, all of them
- * parameters'. Of a queue of batches none is kept: they are inputs. A small temporary is one
- * whatever they are. open: the block's own life decides nothing. */
+ * parameters'. A small temporary is one whatever they are. open: the block's own life decides
+ * nothing. */
 cm_category cm_purposes_decide(const cm_purposes *purposes, uint32_t stack, int64_t size,
                                cm_category own, bool open);
 

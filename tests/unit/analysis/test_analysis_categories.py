@@ -260,26 +260,6 @@ def test_a_batch_is_replaced_and_a_ring_is_kept(analyze: Analyze) -> None:
     assert allocated(analyze, t) == {"input": 8 * 8, "activation": 8, "kept": 8 * 64}
 
 
-@pytest.mark.parametrize(("at_once", "category"), [(False, "input"), (True, "kept")])
-def test_batches_made_ahead_are_inputs(analyze: Analyze, at_once: bool, category: str) -> None:
-    """A queue that is used up one by one has batches; what a list drops at once was kept."""
-    t = Loop()
-    made = 0
-
-    def ahead(step: int) -> None:
-        nonlocal made
-        while made < min(12, step + 6):
-            t.alloc(0x1000 + 64 * made, 8, t.line(2))
-            made += 1
-        if step and not at_once:
-            t.free(0x1000 + 64 * (step - 1))
-
-    train(t, ahead, nothing, steps=12)
-    for left in range(0 if at_once else 11, 12):
-        t.free(0x1000 + 64 * left)
-    assert allocated(analyze, t) == {category: 12 * 8, "activation": 12}
-
-
 def test_a_result_that_is_replaced_outlives_its_step(analyze: Analyze) -> None:
     t = Loop()
 
