@@ -30,7 +30,14 @@ EARLY = ("LD_", "PYTHON", "OMP_", "MKL_", "PYTORCH_", "TORCH_")
 
 
 # What `cuptimem run` asks for by its options.
-_OPTIONS = {"-q": "CUPTIMEM_QUIET", "--no-holders": "CUPTIMEM_NO_HOLDERS", "--no-walks": "CUPTIMEM_NO_WALKS"}
+OPTIONS = {
+    "-q": "CUPTIMEM_QUIET",
+    "-f": "CUPTIMEM_OVERWRITE",
+    "--follow": "CUPTIMEM_FOLLOW",
+    "--operators": "CUPTIMEM_OPERATORS",
+    "--no-holders": "CUPTIMEM_NO_HOLDERS",
+    "--no-walks": "CUPTIMEM_NO_WALKS",
+}
 
 
 class Failed(Exception):
@@ -159,7 +166,7 @@ class Forks:
 def recorded(output: str, *options: str) -> dict[str, str]:
     """The variables by which `cuptimem run -o OUTPUT OPTIONS` has its program recorded, which a fork obeys, too."""
     asked = {"CUPTIMEM": "1", "CUPTIMEM_RUN": "1", "CUPTIMEM_OUTPUT": output}
-    return asked | {_OPTIONS[option]: "1" for option in options}
+    return asked | {OPTIONS[option]: "1" for option in options}
 
 
 def _early(environment: Mapping[str, str]) -> dict[str, str]:

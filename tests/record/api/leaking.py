@@ -1,6 +1,6 @@
 """A small training with one flaw, chosen by name; each is recorded in a file of its own in this folder.
 
-Run by test_leaks.py: python leaking.py NAME...
+Imported by a program of test_leaks.py, whose arguments are the names.
 """
 
 import gc
@@ -62,7 +62,7 @@ def waiting(state: dict[str, Any], x: Any, loss: Any) -> None:
     cycles(state, x, loss)
 
 
-if __name__ == "__main__":
+def main() -> None:
     torch.manual_seed(0)
     for name in sys.argv[1:]:
         gc.collect()

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ import pytest
 import cuptimem
 from cuptimem import _core
 from cuptimem.record import garbage, recorder
-from tests.conftest import ROOT, Result, clean_environment
+from tests.conftest import Result
 
 Run = Callable[..., Result]
 
@@ -302,8 +301,7 @@ def test_a_run_ends_with_one_while_the_globals_live(run: Run, tmp_path: Path) ->
 # -- tensors -------------------------------------------------------------------------------------------------------
 
 TENSORS = """
-import gc, sys
-sys.path[:0] = [%r]
+import gc
 import torch, cuptimem
 gc.collect(); gc.disable()
 
@@ -327,18 +325,10 @@ print(prof.report.device("cpu").end)
 
 
 @pytest.mark.torch
-def test_what_dies_in_the_final_collection_dies_between_its_marks(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="the torch-free run leaves these out")
-    done = subprocess.run(
-        [sys.executable, "-c", TENSORS % str(ROOT)],
-        cwd=tmp_path,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == (3 + 5) * 1024  # frozen ones, and what the program still holds
+def test_what_dies_in_the_final_collection_dies_between_its_marks(forked: Run, tmp_path: Path) -> None:
+    done = forked("-c", TENSORS)
+    assert done.code == 0, done.err
+    assert int(done.out) == (3 + 5) * 1024  # frozen ones, and what the program still holds
     sizes: dict[int, int] = {}
     died: dict[str, list[int]] = {"": []}
     between = ""

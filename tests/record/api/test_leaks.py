@@ -2,39 +2,33 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import cuptimem
-from tests.conftest import ROOT, Result, clean_environment
+from tests.conftest import Result, clean_environment
+from tests.forkserver import Forks
 
 pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
 
 Run = Callable[..., Result]
-LEAKING = Path(__file__).with_name("leaking.py")  # imports torch: run, never imported here
+HERE = Path(__file__).parent
+LEAKING = HERE / "leaking.py"  # imports torch: never imported here
 KEPT_BYTES = 4 * 1000  # of each tensor that one of its flaws keeps
 FLAWS = ("keep_outputs", "sum_losses", "grow", "cycles", "waiting", "nothing")
 
 
 @pytest.fixture(scope="module")
-def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def traces(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One process, one trace for each flaw."""
     folder = tmp_path_factory.mktemp("leaks")
-    done = subprocess.run(
-        [sys.executable, str(LEAKING), *FLAWS],
-        cwd=folder,
-        env={**clean_environment(), "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    script = folder / "program.py"
+    script.write_text(f"import sys\nsys.path.insert(0, {str(HERE)!r})\nimport leaking, torch.optim\nleaking.main()\n")
+    done = forks.of(script.read_text()).run(script, *FLAWS, environment=clean_environment(), cwd=folder)
+    assert (done.code, done.err) == (0, "")
     return folder
 
 

@@ -128,7 +128,7 @@ if __name__ == "__main__":
     + [pytest.param("spawn", "before", False, marks=pytest.mark.extended)],
 )
 def test_other_processes_have_files_of_their_own(
-    run: Callable[..., Result], tmp_path: Path, method: str, when: str, overwrite: bool
+    forked: Callable[..., Result], tmp_path: Path, method: str, when: str, overwrite: bool
 ) -> None:
     """Nothing is lost and nothing refused, whichever process is first."""
     (tmp_path / "prog.py").write_text(PROCESSES.format(overwrite=overwrite))
@@ -136,7 +136,7 @@ def test_other_processes_have_files_of_their_own(
         old = tmp_path / "run.cmem"
         old.write_text("of yesterday")
         os.utime(old, (0, 0))
-    done = run("prog.py", method, when)
+    done = forked("prog.py", method, when)
     assert done.code == 0, done.err
     rows = [json.loads(line) for line in done.out.splitlines()]
     (tmp_path / "prog.py").unlink()
@@ -149,9 +149,10 @@ def test_other_processes_have_files_of_their_own(
 
 
 GRANDCHILD = """\
-import multiprocessing, torch, cuptimem
+import multiprocessing, cuptimem
 
 def record(kib):
+    import torch  # not in the process between
     with cuptimem.profile("run.cmem", overwrite=True):
         torch.empty(kib * 1024, dtype=torch.uint8)
 
@@ -168,10 +169,10 @@ if __name__ == "__main__":
 """
 
 
-def test_a_grandchild_leaves_what_the_program_wrote(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_grandchild_leaves_what_the_program_wrote(forked: Callable[..., Result], tmp_path: Path) -> None:
     """The file is older than the process that started it."""
     (tmp_path / "prog.py").write_text(GRANDCHILD)
-    assert run("prog.py").code == 0
+    assert forked("prog.py").code == 0
     (tmp_path / "prog.py").unlink()
     found = contents(tmp_path)
     assert found["run.cmem"] == 1 and sorted(found.values()) == [1, 2]

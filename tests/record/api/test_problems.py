@@ -1,11 +1,12 @@
 """What could not be installed is said: on standard error while it happens, in the trace and in every view after."""
 
-import subprocess
-import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import cuptimem
+from tests.conftest import Result
 
 PROGRAM = """
 import sys, torch, cuptimem
@@ -17,11 +18,11 @@ with cuptimem.profile(sys.argv[1]):
 
 
 @pytest.mark.torch
-def test_a_hook_that_fails_is_told(tmp_path):
+def test_a_hook_that_fails_is_told(forked: Callable[..., Result], tmp_path: Path) -> None:
     trace = tmp_path / "run.cmem"
-    done = subprocess.run([sys.executable, "-c", PROGRAM, trace], capture_output=True, text=True, timeout=120)
+    done = forked("-c", PROGRAM, str(trace))
     said = "backward is not attributed to forward lines: nodes are laid out in an unknown way"
-    assert done.returncode == 0 and done.stderr == f"cuptimem: {said}\n"
+    assert done.code == 0 and done.err == f"cuptimem: {said}\n"
     report = cuptimem.open(trace)
     assert report.environment["problems"] == said
     assert f"! {said}" in str(report)

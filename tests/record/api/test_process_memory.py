@@ -1,4 +1,4 @@
-"""The process beside its tensors, as programs make it grow or not: each in a process of its own, with a new heap."""
+"""The process beside its tensors, as programs make it grow or not: each has the heap that importing PyTorch left."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -62,10 +62,10 @@ NODES = """\
 
 
 @pytest.fixture
-def recorded(run: Callable[..., Result], tmp_path: Path) -> Callable[[str, str], Path]:
+def recorded(forked: Callable[..., Result], tmp_path: Path) -> Callable[[str, str], Path]:
     def record(before: str, body: str) -> Path:
         (tmp_path / "p.py").write_text(PROGRAM.format(before=before, body=body.strip()))
-        done = run("p.py")
+        done = forked("p.py")
         assert (done.code, done.err) == (0, "")
         return tmp_path / "a.cmem"
 

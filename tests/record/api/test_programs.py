@@ -62,9 +62,9 @@ def line_of(text: str) -> int:
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.extended)])
-def test_unchanged_training(run: Run, tmp_path: Path, workers: int) -> None:
+def test_unchanged_training(run: Run, forked: Run, tmp_path: Path, workers: int) -> None:
     (tmp_path / "train.py").write_text(TRAIN.replace("WORKERS", str(workers)))
-    bare = run("train.py")
+    bare = forked("train.py")
     ours = run("-m", "cuptimem", "run", "-q", "-o", "out.cmem", "train.py")
     assert (ours.code, ours.out, ours.err) == (bare.code, bare.out, bare.err)
     report = cuptimem.open(tmp_path / "out.cmem")
@@ -108,24 +108,24 @@ def test_example_of_the_readme(run: Run, tmp_path: Path) -> None:
     ]
 
 
-def test_profile_inside_a_run(run: Run, tmp_path: Path) -> None:
+def test_profile_inside_a_run(forked: Run, tmp_path: Path) -> None:
     """A program that profiles itself, under `cuptimem run`: its profile is a window of the run."""
     (tmp_path / "s.py").write_text(
         "import torch, cuptimem\na = torch.zeros(1000)\n"
         "with cuptimem.profile('inner.cmem') as prof:\n    b = torch.zeros(500)\n"
         "print(prof.report.device('cpu').allocated, prof.report.device('cpu').start)\n"
     )
-    done = run("-m", "cuptimem", "run", "-q", "-o", "outer.cmem", "s.py")
+    done = forked("-m", "cuptimem", "run", "-q", "-o", "outer.cmem", "s.py")
     assert (done.code, done.out, done.err) == (0, "2000 4000\n", "")
     assert cuptimem.open(tmp_path / "inner.cmem").device("cpu").allocated == 2000
     assert cuptimem.open(tmp_path / "outer.cmem").device("cpu").allocated == 6000
 
 
-def test_exception_under_a_profile_keeps_both(run: Run, tmp_path: Path) -> None:
+def test_exception_under_a_profile_keeps_both(forked: Run, tmp_path: Path) -> None:
     (tmp_path / "s.py").write_text(
         "import torch, cuptimem\n"
         "with cuptimem.profile('a.cmem'):\n    x = torch.zeros(10)\n    raise ValueError('mine')\n"
     )
-    done = run("s.py")
+    done = forked("s.py")
     assert done.code == 1 and done.err.endswith("ValueError: mine\n") and "cuptimem/" not in done.err
     assert cuptimem.open(tmp_path / "a.cmem").device("cpu").allocated == 40

@@ -205,7 +205,7 @@ def make_cells(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["run", "window"])
-def test_code_that_no_file_has(run: Run, tmp_path: Path, how: str) -> None:
+def test_code_that_no_file_has(run: Run, forked: Run, tmp_path: Path, how: str) -> None:
     """Cells of notebooks, code of exec, zip files, encodings; and names that are no files to be opened."""
     make_cells(tmp_path)
     if how == "window":
@@ -213,7 +213,7 @@ def test_code_that_no_file_has(run: Run, tmp_path: Path, how: str) -> None:
             "import cuptimem\nwith cuptimem.profile():\n    with cuptimem.profile('out.cmem'):\n        import train\n"
         )
         (tmp_path / "main.py").write_text(around)
-        done = run("main.py")
+        done = forked("main.py")
     else:
         done = run(*RECORD, "train.py")
     assert (done.code, done.err) == (0, ""), done.err
@@ -280,23 +280,23 @@ with cuptimem.profile("out.cmem", overwrite=True) as prof:
     assert texts(cuptimem.open(tmp_path / "out.cmem")) == {1001: "kept = [make(1001)]", 1002: "kept.append(make(1002))"}
 
 
-def test_children_have_their_own(run: Run, tmp_path: Path) -> None:
+def test_children_have_their_own(forked: Run, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         HEAD
         + "import os\nkept = make(1001)\npid = os.fork()\nif pid == 0:\n    kept = [kept, make(1002)]\n"
         + "else:\n    os.waitpid(pid, 0)\n"
     )
-    assert run("-m", "cuptimem", "run", "-q", "--follow", "-o", "out.cmem", "train.py").code == 0
+    assert forked("-m", "cuptimem", "run", "-q", "--follow", "-o", "out.cmem", "train.py").code == 0
     found = [texts(cuptimem.open(path)) for path in sorted(tmp_path.glob("out*.cmem"))]
     assert len(found) == 2
     assert found[0] | found[1] == {1001: "kept = make(1001)", 1002: "kept = [kept, make(1002)]"}
 
 
-def test_text_is_bounded(run: Run, tmp_path: Path) -> None:
+def test_text_is_bounded(forked: Run, tmp_path: Path) -> None:
     """128 KiB of a file; the lines behind have none, and the report says all else of them."""
     lines = [f"kept.append(make({1000 + n}))  # {'x' * 450}" for n in range(600)]
     (tmp_path / "train.py").write_text(HEAD + "kept = []\n" + "\n".join(lines) + "\n")
-    assert run(*RECORD, "train.py").code == 0
+    assert forked(*RECORD, "train.py").code == 0
     report = cuptimem.open(tmp_path / "out.cmem")
     found = texts(report)
     assert set(found) == {1000 + n for n in range(600)}
@@ -306,14 +306,14 @@ def test_text_is_bounded(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "out.cmem").stat().st_size < 128 * 1024 + 100_000
 
 
-def test_text_is_bounded_by_the_trace(run: Run, tmp_path: Path) -> None:
+def test_text_is_bounded_by_the_trace(forked: Run, tmp_path: Path) -> None:
     """By a 32nd of max_size, and past the bound there is text still."""
     (tmp_path / "train.py").write_text(
         HEAD
         + "import cuptimem\nwith cuptimem.profile('out.cmem', max_size=1 << 18):\n"
         + "    for i in range(300_000):\n        make(64)\n    kept = make(77_777)\n"
     )
-    done = run("train.py")
+    done = forked("train.py")
     assert done.code == 0, done.err
     report = cuptimem.open(tmp_path / "out.cmem")
     assert report.compacted is not None and texts(report)[77_777] == "kept = make(77_777)"

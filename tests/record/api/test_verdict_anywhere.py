@@ -1,15 +1,15 @@
 """The same loop has the same verdict alone, as a window, under `cuptimem run`, and however often it is asked for."""
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import cuptimem
-from tests.conftest import ROOT, clean_environment
+from tests.conftest import Result, clean_environment
+from tests.forkserver import Forks
 
 pytestmark = pytest.mark.torch
 
@@ -91,21 +91,14 @@ print(json.dumps(said))
 """
 
 
-def run(*command: str, cwd: Path) -> str:
-    environment = {**clean_environment(), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, *command], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    pytest.importorskip("torch", reason="the torch-free run leaves these out")
+def said(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     folder = tmp_path_factory.mktemp("anywhere")
-    (folder / "asking.py").write_text(PROGRAM + ASKING)
-    answer: dict[str, list[Any]] = json.loads(run("asking.py", cwd=folder))
+    script = folder / "asking.py"
+    script.write_text(PROGRAM + ASKING)
+    done = forks.of(PROGRAM).run(script, environment=clean_environment(), cwd=folder)
+    assert (done.code, done.err) == (0, "")
+    answer: dict[str, list[Any]] = json.loads(done.out)
     return answer
 
 
@@ -134,10 +127,10 @@ def test_a_report_in_the_middle(said: dict[str, list[Any]], leaks: bool) -> None
 
 
 @pytest.mark.parametrize("leaks", [True, False])
-def test_under_run(leaks: bool, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="the torch-free run leaves these out")
+def test_under_run(forked: Callable[..., Result], leaks: bool, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(f"{PROGRAM}\nkept = train({leaks}, 'young')\n")
-    run("-m", "cuptimem", "run", "-q", "-o", "run.cmem", "program.py", cwd=tmp_path)
+    done = forked("-m", "cuptimem", "run", "-q", "-o", "run.cmem", "program.py")
+    assert (done.code, done.err) == (0, "")
     report = cuptimem.open(tmp_path / "run.cmem")
     found = [(leak.reason, leak.bytes_per_step) for leak in (*report.leaks, *report.suspects)]
     assert found == [("" if leaks else "late garbage", 4000.0)]
