@@ -1,32 +1,27 @@
-"""Programs that record themselves, as forks of a process that has imported PyTorch."""
+"""A command line in this process, and programs that record themselves as forks of one that has imported PyTorch."""
 
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from tests.conftest import ROOT, Result, clean_environment
-from tests.forkserver import Forks
+from cuptimem.cli import main
+from tests.conftest import Result
+from tests.forkserver.fixtures import forked, forks
 
-
-def _environment() -> dict[str, str]:
-    return {**clean_environment(), "PYTHONPATH": str(ROOT)}
-
-
-@pytest.fixture(scope="session")
-def forks(state_home: None) -> Iterator[Forks]:
-    servers = Forks(sys.executable, _environment())
-    yield servers
-    servers.close()
+__all__ = ["forked", "forks"]
 
 
 @pytest.fixture
-def run_forked(needs_torch: None, forks: Forks, tmp_path: Path) -> Callable[[str], Result]:
-    """Runs a script of the test's folder there. Not for what `cuptimem run` or the startup file has to do."""
+def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """A command line after `python -m cuptimem`, in this process: for tables of many, of which some are also run."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("COLUMNS", raising=False)
 
-    def call(script: str) -> Result:
-        path = tmp_path / script
-        return forks.of(path.read_text()).run(path, environment=_environment(), cwd=tmp_path)
+    def call(*words: str) -> Result:
+        try:
+            code = main(words)
+        except SystemExit as end:  # argparse
+            code = int(end.code or 0)
+        return Result(code, *capfd.readouterr())
 
     return call

@@ -207,10 +207,11 @@ with tries.Server("cpu") as server:
 
 @pytest.mark.torch
 @pytest.mark.costly
-def test_tries_on_the_cpu(run: Callable[..., Result], tmp_path: Path) -> None:
+@pytest.mark.parametrize("hands", [["sgd"], pytest.param(["zero_grad_late", "in_place"], marks=pytest.mark.extended)])
+def test_tries_on_the_cpu(run: Callable[..., Result], tmp_path: Path, hands: list[str]) -> None:
     """The peak is that of cuptimem's recording: with the change put in, that of the change by hand to the byte."""
     asked = []
-    for hand in ("", "zero_grad_late", "in_place", "sgd"):
+    for hand in ("", *hands):
         (tmp_path / f"{hand}.py").write_text(PROGRAM.format(hand=hand))
         asked += [[".py", hand], [f"{hand}.py", ""]]
     done = run("-c", CPU, stdin=json.dumps(asked))
@@ -219,9 +220,10 @@ def test_tries_on_the_cpu(run: Callable[..., Result], tmp_path: Path) -> None:
     for injected, by_hand in zip(found[::2], found[1::2], strict=True):
         assert injected["error"] is None and not injected["why_not"], injected
         assert injected["peak_bytes"] == by_hand["peak_bytes"] and injected["reserved_bytes"] is None
-    as_it_is, zero_grad_late, in_place, sgd = (one["peak_bytes"] for one in found[::2])
+    peaks = dict(zip(("", *hands), (one["peak_bytes"] for one in found[::2]), strict=True))
     parameters = 2 * (256 * 256 + 256) * 4
-    assert as_it_is >= zero_grad_late and as_it_is - sgd >= 2 * parameters and in_place < as_it_is
+    saved = {"sgd": 2 * parameters, "zero_grad_late": 0, "in_place": 1}  # at least
+    assert all(peaks[""] - peaks[hand] >= saved[hand] for hand in hands)
 
 
 @pytest.mark.torch
@@ -241,15 +243,24 @@ def test_verb_on_the_cpu(run: Callable[..., Result], tmp_path: Path) -> None:
     failed = run(*command, "train.py")
     assert failed.code == 5 and not failed.out
     assert failed.err.startswith("train.py fails as it is, on the CPU: ValueError: no data at train.py:2\n  hello\n")
-    as_json = run("-m", "cuptimem", "advice", "--json", *command[3:], "train.py")
-    assert as_json.code == 5 and json.loads(as_json.out)["as_it_is"]["error"] == "ValueError: no data at train.py:2"
-    late = run("-m", "cuptimem", "advice", "run.cmem", "--try", "train.py")
+
+
+@pytest.mark.torch
+@pytest.mark.extended
+def test_verb_as_json_where_the_program_fails(run: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise ValueError('no data')\n")
+    done = run("-m", "cuptimem", "advice", "--json", "--try", "--device", "cpu", "--change", "sgd", "train.py")
+    assert done.code == 5 and json.loads(done.out)["as_it_is"]["error"] == "ValueError: no data at train.py:1"
+
+
+def test_a_trace_before_try_is_wrong_usage(call: Callable[..., Result]) -> None:
+    late = call("advice", "run.cmem", "--try", "train.py")
     assert late.code == 2 and "--try stands first" in late.err
 
 
 @pytest.mark.torch
 @pytest.mark.costly
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.extended)])
 def test_a_signal_leaves_neither_folder_nor_process(tmp_path: Path, number: int) -> None:
     """In the middle of a try."""
     (tmp_path / "folders").mkdir()

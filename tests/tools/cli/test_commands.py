@@ -15,7 +15,7 @@ import pytest
 
 import cuptimem
 from benchmarks.synthetic import write_synthetic
-from cuptimem.cli import VERBS, hints, main
+from cuptimem.cli import VERBS, hints
 from cuptimem.cli import run as run_verb
 from cuptimem.report import grouping
 from tests.conftest import Result, clean_environment
@@ -32,22 +32,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A command line after `python -m cuptimem`, in this process: for tables of many, of which some are also run."""
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.delenv("COLUMNS", raising=False)
-
-    def call(*words: str) -> Result:
-        try:
-            code = main(words)
-        except SystemExit as end:  # argparse
-            code = int(end.code or 0)
-        return Result(code, *capfd.readouterr())
-
-    return call
-
-
 def one_line(text: str) -> bool:
     return text.startswith("cuptimem") and text.count("\n") == 1 and "Traceback" not in text
 
@@ -56,12 +40,12 @@ def one_line(text: str) -> bool:
 
 
 @pytest.mark.parametrize("verb", READERS)
-def test_text_and_json(run: Run, trace: Path, verb: str) -> None:
+def test_text_and_json(run: Run, call: Run, trace: Path, verb: str) -> None:
     text = run("-m", "cuptimem", verb, str(trace))
     assert (text.code, text.err) == (0, "")
     assert len(text.out.splitlines()) > 3
     assert "\x1b" not in text.out
-    machine = run("-m", "cuptimem", verb, str(trace), "--json")
+    machine = call(verb, str(trace), "--json")
     assert (machine.code, machine.err) == (0, "")
     document = json.loads(machine.out)
     assert list(document)[:5] == ["schema", "complete", "state", "reason", "lost"]
@@ -70,14 +54,14 @@ def test_text_and_json(run: Run, trace: Path, verb: str) -> None:
     assert document["lost"] == dict.fromkeys(document["lost"], 0) or document["lost"]["events"] == 0
 
 
-def test_json_of_steps_and_peak(run: Run, trace: Path) -> None:
+def test_json_of_steps_and_peak(call: Run, trace: Path) -> None:
     report = cuptimem.open(trace)
-    steps = json.loads(run("-m", "cuptimem", "steps", str(trace), "--json").out)["steps"]
+    steps = json.loads(call("steps", str(trace), "--json").out)["steps"]
     assert len(steps) == len(report.steps) > 0
     for key in ("index", "loop", "device", "start", "peak", "end", "allocated", "freed"):
         assert [step[key] for step in steps] == [getattr(step, key) for step in report.steps]
     assert steps[0]["index"] == 0
-    peaks = json.loads(run("-m", "cuptimem", "peak", str(trace), "--json").out)["peaks"]
+    peaks = json.loads(call("peak", str(trace), "--json").out)["peaks"]
     assert [peak["device"] for peak in peaks] == [peak.device for peak in report.peaks]
     for peak in peaks:
         assert sum(c["bytes"] for c in peak["contributors"]) == peak["bytes"] > 0
@@ -86,15 +70,15 @@ def test_json_of_steps_and_peak(run: Run, trace: Path) -> None:
         assert stacks and all({"file", "line", "function"} <= set(frame) for stack in stacks for frame in stack)
 
 
-def test_peak_of_a_step(run: Run, trace: Path) -> None:
+def test_peak_of_a_step(call: Run, trace: Path) -> None:
     report = cuptimem.open(trace)
     index = report.steps[-1].index // 2
     expected = report.step_peak(index)
-    document = json.loads(run("-m", "cuptimem", "peak", str(trace), "--step", str(index), "--json").out)
+    document = json.loads(call("peak", str(trace), "--step", str(index), "--json").out)
     found = next(peak for peak in document["peaks"] if peak["device"] == expected.device)
     assert (found["step"], found["bytes"]) == (index, expected.bytes)
     assert sum(c["bytes"] for c in found["contributors"]) == expected.bytes
-    missing = run("-m", "cuptimem", "peak", str(trace), "--step", "123456")
+    missing = call("peak", str(trace), "--step", "123456")
     assert (missing.code, missing.out) == (1, "")
     assert one_line(missing.err) and "no step 123456" in missing.err
 
@@ -508,9 +492,9 @@ def test_closing_line(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
-def test_commands_to_type_are_words_of_a_shell(run: Run, tmp_path: Path) -> None:
+def test_commands_to_type_are_words_of_a_shell(run: Run, forked: Run, tmp_path: Path) -> None:
     name = "my run's träin.cmem"
-    done = run("-m", "cuptimem", "run", "-o", name, "-c", "import torch; x = torch.zeros(9)")
+    done = forked("-m", "cuptimem", "run", "-o", name, "-c", "import torch; x = torch.zeros(9)")
     command = done.err.splitlines()[0].partition("see: ")[2]
     assert shlex.split(command) == ["cuptimem", "summary", name]
     lines = run("-m", "cuptimem", "summary", name).out.splitlines()

@@ -727,14 +727,15 @@ def test_kernels_verb(read: Callable[..., list[Any]], capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("verb", ["ledger", "fragmentation", "kernels"])
-def test_what_cannot_be_answered_exits_1(run: Run, tmp_path: Path, verb: str) -> None:
+def test_what_cannot_be_answered_exits_1(call: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "run.cmem"
     write_synthetic(str(path), 2_000, 1)
     for more in ([], ["--json"]):
-        done = run("-m", "cuptimem", verb, str(path), *more)
+        done = call(verb, str(path), *more)
         assert (done.code, done.out) == (1, "")
         assert done.err.startswith("cuptimem: ") and done.err.count("\n") == 1
     # Without FILE it is the same trace, the newest here.
     for arguments, code in (([verb], 1), ([verb, str(path), "--frob"], 2), ([verb, "missing.cmem"], 1)):
-        done = run("-m", "cuptimem", *arguments)
+        done = call(*arguments)
         assert (done.code, done.out) == (code, "") and "Traceback" not in done.err

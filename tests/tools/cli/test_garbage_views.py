@@ -81,10 +81,10 @@ with cuptimem.profile("x.cmem"):
 
 
 @pytest.fixture
-def recorded(run_forked: Callable[[str], Result], tmp_path: Path) -> Recorded:
+def recorded(forked: Callable[..., Result], tmp_path: Path) -> Recorded:
     def call(program: str) -> cuptimem.Report:
         (tmp_path / "program.py").write_text(program)
-        done = run_forked("program.py")
+        done = forked("program.py")
         assert done.code == 0, done.err
         return cuptimem.open(tmp_path / "x.cmem")
 
@@ -210,11 +210,11 @@ def test_what_makes_cycles_is_named_at_the_end(recorded: Recorded, call: str, ma
     assert (garbage.collections, garbage.freed) == ((2, 10 * MIB) if made else (0, 0))
 
 
-def test_a_program_under_cuptimem_run(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_program_under_cuptimem_run(forked: Callable[..., Result], tmp_path: Path) -> None:
     """Its end is that of the interpreter's main module, not of a window in it."""
     program = CYCLES.format(call="Episode").replace('with cuptimem.profile("x.cmem"):', "if True:")
     (tmp_path / "program.py").write_text(program)
-    done = run("-m", "cuptimem", "run", "-q", "-o", "x.cmem", "program.py")
+    done = forked("-m", "cuptimem", "run", "-q", "-o", "x.cmem", "program.py")
     assert done.code == 0, done.err
     report = cuptimem.open(tmp_path / "x.cmem")
     garbage = report.device("cpu").garbage

@@ -202,9 +202,9 @@ if __name__ == "__main__":
 
 @pytest.mark.torch
 @pytest.mark.parametrize("kind", ["fork", pytest.param("spawn", marks=pytest.mark.extended)])
-def test_workers_of_a_data_loader(run: Run, tmp_path: Path, kind: str) -> None:
+def test_workers_of_a_data_loader(forked: Run, tmp_path: Path, kind: str) -> None:
     write(tmp_path, workers=WORKERS.replace("KIND", kind))
-    done = run(*RUN, "--follow", "-o", "a.cmem", "workers.py")
+    done = forked(*RUN, "--follow", "-o", "a.cmem", "workers.py")
     assert done.code == 0, done.err
     assert [role for role in roles(tmp_path) if role] == ["worker 0 of a DataLoader", "worker 1 of a DataLoader"]
 

@@ -22,15 +22,15 @@ TORCH = "import torch\nx = torch.zeros(1 << 20)\ny = torch.ones(1 << 18)\n"
 END = (
     r"cuptimem: wrote a\.cmem \(.*\); see: cuptimem summary a\.cmem\n"
     r"cuptimem: peak 5\.0 MiB on cpu.*\n"
-    r"cuptimem: +4\.0 MiB  80 %  .*s\.py:2 <module>\n"
-    r"cuptimem: +1\.0 MiB  20 %  .*s\.py:3 <module>\n"
+    r"cuptimem: +4\.0 MiB  80 %  .*program\.py:2 <module>\n"
+    r"cuptimem: +1\.0 MiB  20 %  .*program\.py:3 <module>\n"
     r"cuptimem: leaks: .*\n"
 )
 
 
 def run_torch(run: Run, folder: Path, after: str, *options: str, **how: str) -> Result:
-    (folder / "s.py").write_text(TORCH + after)
-    return run(*RUN, *options, "s.py", env=how)
+    (folder / "program.py").write_text(TORCH + after)
+    return run(*RUN, *options, "program.py", env=how)
 
 
 @pytest.mark.torch
@@ -44,9 +44,9 @@ def test_five_lines_behind_all_that_the_program_says(run: Run, tmp_path: Path) -
 
 
 @pytest.mark.torch
-def test_an_interrupted_program_has_its_five_lines(run: Run, tmp_path: Path) -> None:
+def test_an_interrupted_program_has_its_five_lines(forked: Run, tmp_path: Path) -> None:
     """Who stops a run wants to know what it had; a second Ctrl-C ends what makes the lines."""
-    done = run_torch(run, tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGINT)\n")
+    done = run_torch(forked, tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGINT)\n")
     assert done.code == -signal.SIGINT
     traceback, _, end = done.err.partition("\nKeyboardInterrupt\n")
     assert traceback.startswith("Traceback") and re.fullmatch(END, end), done.err
@@ -73,8 +73,7 @@ class Fails(Exception, metaclass=Kind): pass
 )
 @pytest.mark.parametrize("form", ["run", "profile"])
 def test_the_exception_that_ended_it_is_named(
-    run: Run,
-    run_forked: Run,
+    forked: Run,
     tmp_path: Path,
     last: str,
     exception: str | None,
@@ -86,7 +85,7 @@ def test_the_exception_that_ended_it_is_named(
         body = "\n    ".join(text.splitlines())
         text = f"import cuptimem\nwith cuptimem.profile('a.cmem'):\n    {body}"
     (tmp_path / "s.py").write_text(text)
-    done = run(*RUN, "s.py") if form == "run" else run_forked("s.py")
+    done = forked(*(RUN if form == "run" else ()), "s.py")
     report = cuptimem.open(tmp_path / "a.cmem")
     assert (done.out, report.environment.get("exception")) == ("", exception)
     assert cli.main(["summary", str(tmp_path / "a.cmem")]) == 0
@@ -115,10 +114,10 @@ for i in range(10):
     ids=["oom", "interrupt"],
 )
 def test_the_step_that_did_not_end_is_the_last(
-    run: Run, tmp_path: Path, last: str, exception: str, capsys: pytest.CaptureFixture[str]
+    forked: Run, tmp_path: Path, last: str, exception: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of the largest batch, and the peak: all views give it one number, and no rate has it."""
-    run_torch(run, tmp_path, CUT.format(last))
+    run_torch(forked, tmp_path, CUT.format(last))
     report = cuptimem.open(tmp_path / "a.cmem")
     step = report.steps[-1]
     assert (step.index, step.incomplete, step.peak, report.loops) == (9, True, report.peak.bytes, {"training": 9})
@@ -135,8 +134,8 @@ def test_the_step_that_did_not_end_is_the_last(
 
 
 @pytest.mark.torch
-def test_only_the_first_rank_prints_five_lines(run: Run, tmp_path: Path) -> None:
-    done = run_torch(run, tmp_path, "", "-o", "a-{rank}.cmem", RANK="1", WORLD_SIZE="2")
+def test_only_the_first_rank_prints_five_lines(forked: Run, tmp_path: Path) -> None:
+    done = run_torch(forked, tmp_path, "", "-o", "a-{rank}.cmem", RANK="1", WORLD_SIZE="2")
     assert done.err.count("cuptimem: wrote") == 1 and "cuptimem: peak" not in done.err, done.err
 
 
@@ -150,24 +149,24 @@ def test_only_the_first_rank_prints_five_lines(run: Run, tmp_path: Path) -> None
     ],
     ids=["many events", "killed"],
 )
-def test_one_line_where_the_others_would_take_too_much(run: Run, tmp_path: Path, after: str) -> None:
-    done = run_torch(run, tmp_path, after + "raise SystemExit(7)\n")
+def test_one_line_where_the_others_would_take_too_much(forked: Run, tmp_path: Path, after: str) -> None:
+    done = run_torch(forked, tmp_path, after + "raise SystemExit(7)\n")
     assert done.code == 7 and re.fullmatch(END.partition("cuptimem: peak")[0], done.err), done.err
 
 
 @pytest.mark.torch
 def test_paths_are_seen_from_where_it_was_started(run: Run, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
-    (tmp_path / "d/s.py").write_text(TORCH + "import os\nos.chdir('d')\n")
-    done = run(*RUN, "d/s.py")
-    assert re.fullmatch(END.replace("  .*s", "  d/s"), done.err), done.err
+    (tmp_path / "d/program.py").write_text(TORCH + "import os\nos.chdir('d')\n")
+    done = run(*RUN, "d/program.py")
+    assert re.fullmatch(END.replace("  .*p", "  d/p"), done.err), done.err
 
 
 @pytest.mark.torch
-def test_only_the_first_process_has_five_lines(run: Run, tmp_path: Path) -> None:
+def test_only_the_first_process_has_five_lines(forked: Run, tmp_path: Path) -> None:
     child = "import os, subprocess, sys\nif os.fork() == 0: sys.exit()\nos.wait()\n"
     started = "subprocess.run([sys.executable, '-c', 'import torch; torch.ones(9)'], check=True)\n"
-    done = run_torch(run, tmp_path, child + started, "--follow")
+    done = run_torch(forked, tmp_path, child + started, "--follow")
     assert done.err.count("cuptimem: wrote") == 3 and done.err.count("cuptimem: peak") == 1, done.err
 
 
@@ -268,6 +267,6 @@ def test_a_forked_child_has_begun_wherever_it_is(run: Run, tmp_path: Path) -> No
 
 
 @pytest.mark.torch
-def test_a_program_that_fails_in_a_late_import_keeps_what_it_recorded(run: Run, tmp_path: Path) -> None:
-    assert run_torch(run, tmp_path, "import nothere").code == 1
+def test_a_program_that_fails_in_a_late_import_keeps_what_it_recorded(forked: Run, tmp_path: Path) -> None:
+    assert run_torch(forked, tmp_path, "import nothere").code == 1
     assert cuptimem.open(tmp_path / "a.cmem").allocations == 2

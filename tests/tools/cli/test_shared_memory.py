@@ -124,7 +124,7 @@ def skip_in_memory(folder: Path) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("batch", [7, 8])
+@pytest.mark.parametrize("batch", [pytest.param(7, marks=pytest.mark.extended), 8])
 def test_a_loader_that_nearly_fills_64_mebibytes(python: str, tmp_path: Path, batch: int) -> None:
     """... recorded as bare: rings take nothing of it, and what they hold survives a kill all the same."""
     skip_in_memory(tmp_path)
