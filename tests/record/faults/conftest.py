@@ -11,6 +11,9 @@ import pytest
 
 from cuptimem.cli import main
 from tests.conftest import Result, clean_environment
+from tests.forkserver.fixtures import forked, forks
+
+__all__ = ["forked", "forks"]
 
 Call = Callable[..., Result]
 

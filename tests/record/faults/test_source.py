@@ -151,7 +151,7 @@ def test_lines_of_a_simulated_program_are_read_from_no_device(tmp_path: Path, se
 
 
 @pytest.mark.torch
-def test_code_that_claims_a_device_is_recorded(run: Callable[..., Result], tmp_path: Path, pipe: Path) -> None:
+def test_code_that_claims_a_device_is_recorded(forked: Callable[..., Result], tmp_path: Path, pipe: Path) -> None:
     """The collector reads regular files only, and such lines have no text."""
     (tmp_path / "train.py").write_text(
         "import torch\nkept = []\n"
@@ -159,7 +159,7 @@ def test_code_that_claims_a_device_is_recorded(run: Callable[..., Result], tmp_p
         "    exec(compile(f'kept.append(torch.empty({size}, dtype=torch.uint8))', name, 'exec'))\n"
     )
     with opened([pipe]) as found:
-        done = run("-m", "cuptimem", "run", "-q", "-o", "out.cmem", "train.py")
+        done = forked("-m", "cuptimem", "run", "-q", "-o", "out.cmem", "train.py")
     assert (done.code, done.err, found) == (0, "", set())
     texts = {c.bytes: c.stack[0].source for c in cuptimem.open(tmp_path / "out.cmem").peak.contributors}
     assert texts == {1001: "", 1002: "", 1003: "", 1004: "import torch"}  # the file's first line, as Python shows it

@@ -1,13 +1,13 @@
 """Caches of keys and values: one answer's, and one that a module keeps."""
 
-import subprocess
-import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import cuptimem
+from tests.conftest import Result
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -92,10 +92,10 @@ with torch.no_grad():
     ],
     ids=["loop", "function", "object", "state", "kept"],
 )
-def test_verdicts(tmp_path: Path, program: str, leaks: int, reasons: list[str]) -> None:
-    script, trace = tmp_path / "generate.py", tmp_path / "run.cmem"
-    script.write_text(textwrap.dedent(DECODER + program))
-    subprocess.run([sys.executable, "-m", "cuptimem", "run", "-q", "-o", trace, script], check=True)
-    report = cuptimem.open(trace)
+def test_verdicts(forked: Callable[..., Result], tmp_path: Path, program: str, leaks: int, reasons: list[str]) -> None:
+    (tmp_path / "generate.py").write_text(textwrap.dedent(DECODER + program))
+    done = forked("-m", "cuptimem", "run", "-q", "-o", "run.cmem", "generate.py")
+    assert (done.code, done.err) == (0, "")
+    report = cuptimem.open(tmp_path / "run.cmem")
     assert len(report.leaks) == leaks
     assert [one.reason for one in report.suspects if one.reason != "negligible"] == reasons

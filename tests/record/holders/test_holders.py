@@ -11,7 +11,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import types
@@ -25,12 +24,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import cuptimem  # noqa: E402  behind torch's presence
-from cuptimem import _core  # noqa: E402
+from cuptimem import _core, cli  # noqa: E402
 from cuptimem.objects import living, referrers  # noqa: E402
 from cuptimem.output.text import text, views  # noqa: E402
 from cuptimem.record import holders, recorder  # noqa: E402
 from cuptimem.report.leaks import Holder  # noqa: E402
-from tests.conftest import ROOT  # noqa: E402
+from tests.conftest import ROOT, Result  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -370,11 +369,10 @@ predict()
 """
 
 
-def test_a_loop_without_passes_and_optimizers(tmp_path: Path) -> None:
-    script, trace = tmp_path / "predict.py", tmp_path / "run.cmem"
-    script.write_text(PREDICTS)
-    subprocess.run([sys.executable, "-m", "cuptimem", "run", "-q", "-o", trace, script], check=True)
-    assert paths(cuptimem.open(trace)) == ["found in predict() → list[0:23]"]
+def test_a_loop_without_passes_and_optimizers(forked: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "predict.py").write_text(PREDICTS)
+    assert forked("-m", "cuptimem", "run", "-q", "-o", "run.cmem", "predict.py").code == 0
+    assert paths(cuptimem.open(tmp_path / "run.cmem")) == ["found in predict() → list[0:23]"]
 
 
 def test_the_look_at_the_end_replaces_what_is_still_alive() -> None:
@@ -461,9 +459,10 @@ main()
 """
 
 
-def test_an_early_search_finds_what_is_near() -> None:
+def test_an_early_search_finds_what_is_near(forked: Callable[..., Result]) -> None:
     """A global's item, an attribute, a class, a closure, and a graph, as the whole search names them."""
-    subprocess.run([sys.executable, "-c", NEAR], check=True)
+    done = forked("-c", NEAR)
+    assert done.code == 0, done.err
 
 
 def test_a_window_inside_sees_what_was_recorded_in_it() -> None:
@@ -566,7 +565,7 @@ def test_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.leaks and not any(leak.holders for leak in report.leaks)
 
 
-def test_on_request_and_in_json(tmp_path: Path) -> None:
+def test_on_request_and_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = tmp_path / "run.cmem"
     losses: list[Any] = []
     with cuptimem.profile(trace) as prof:
@@ -586,10 +585,9 @@ def test_on_request_and_in_json(tmp_path: Path) -> None:
     for wrong in ("train", "train.py:", ":3", "train.py:three"):
         with pytest.raises(ValueError, match="written as train.py:22"):
             prof.holders(wrong)
-    command = [sys.executable, "-m", "cuptimem", "leaks"]
-    shown = subprocess.run([*command, "--json", str(trace)], capture_output=True, text=True, check=True)
-    (said,) = json.loads(shown.stdout)["leaks"]
+    assert cli.main(["leaks", "--json", str(trace)]) == 0
+    (said,) = json.loads(capsys.readouterr().out)["leaks"]
     assert [one["path"] for one in said["holders"]] == [leak.holders[0].path]
     for more, expected in (([], True), (["--no-holders"], False)):
-        shown = subprocess.run([*command, *more, str(trace)], capture_output=True, text=True, check=True)
-        assert ("held by losses in" in shown.stdout) is expected
+        assert cli.main(["leaks", *more, str(trace)]) == 0
+        assert ("held by losses in" in capsys.readouterr().out) is expected

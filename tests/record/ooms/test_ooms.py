@@ -158,22 +158,22 @@ def test_the_file_of_an_inner_profile_knows_what_left_it(tmp_path: Path, capfd: 
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_profile_that_was_left_open(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(programs.BEGIN + "cuptimem.profile().start()\nask()\n")
-    done = run("train.py")
+def test_a_profile_that_was_left_open(forks: Forks, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(programs.BEGIN + "cuptimem.profile().start()\nask()\n")
+    done = forks.of("").run(script, environment=clean_environment(), cwd=tmp_path)
     assert done.code == 1 and done.err.count(TITLE) == 1, done.err
     assert done.err.index("Traceback") < done.err.index(TITLE)
 
 
-def test_a_child_of_multiprocessing(run: Run, tmp_path: Path) -> None:
+def test_a_child_of_multiprocessing(recorded: Run, tmp_path: Path) -> None:
     text = """
 import multiprocessing
 child = multiprocessing.get_context("fork").Process(target=ask)
 child.start()
 child.join()
 """
-    (tmp_path / "train.py").write_text(programs.BEGIN + text)
-    done = run("-m", "cuptimem", "run", "-o", "x.cmem", "--follow", "train.py")
+    done = recorded(text, "--follow")
     # From 3.14 on a child has handled what its target raised before anything of ours runs: its trace has the request,
     # but not that it ended the target.
     seen = sys.version_info < (3, 14)

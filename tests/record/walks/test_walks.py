@@ -432,9 +432,9 @@ def test_walks_are_turned_off(trace: Path) -> None:
     assert read(trace) == []
 
 
-def test_run_turns_them_off(run: Any, tmp_path: Path) -> None:
+def test_run_turns_them_off(forked: Any, tmp_path: Path) -> None:
     program = "import torch; m = torch.nn.Linear(2, 2); torch.optim.SGD(m.parameters(), lr=0.1).step(); del torch"
     for options, has in (((), True), (("--no-walks",), False)):
-        done = run("-m", "cuptimem", "run", "-q", "-f", *options, "-o", str(tmp_path / "a.cmem"), "-c", program)
+        done = forked("-m", "cuptimem", "run", "-q", "-f", *options, "-o", "a.cmem", "-c", program)
         assert done.code == 0, done.err
         assert bool(read(tmp_path / "a.cmem")) is has

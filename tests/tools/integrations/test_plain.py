@@ -27,8 +27,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_figures_are_exact_and_growth_is_named(run: Run, needs_torch: None) -> None:
-    done = run(str(PROGRAMS / "loop.py"), "leak", cwd=Path.cwd())
+def test_figures_are_exact_and_growth_is_named(forked: Run) -> None:
+    done = forked(str(PROGRAMS / "loop.py"), "leak", cwd=Path.cwd())
     assert done.code == 0, done.err
     *found, last = rows()
     assert [row["at"] for row in found] == [10, 20, 30, 40]
@@ -48,9 +48,9 @@ def test_figures_are_exact_and_growth_is_named(run: Run, needs_torch: None) -> N
     assert "1 leak in 40 steps" in done.err and "cuptimem summary run-0.cmem" in done.err
 
 
-def test_an_evaluation_has_its_own_figures(run: Run, needs_torch: None) -> None:
+def test_an_evaluation_has_its_own_figures(forked: Run) -> None:
     program = (PROGRAMS / "loop.py").read_text().replace("every=10", "every=41")
-    done = run("-c", program, cwd=Path.cwd())
+    done = forked("-c", program, cwd=Path.cwd())
     assert done.code == 0, done.err
     row, last = rows()
     result = 4096 * 256 * 4
@@ -60,8 +60,8 @@ def test_an_evaluation_has_its_own_figures(run: Run, needs_torch: None) -> None:
     assert row["memory/growth_bytes_per_step"] == 0
 
 
-def test_a_refusal_has_its_page_and_the_exception_its_path(run: Run, needs_torch: None) -> None:
-    done = run(str(PROGRAMS / "loop.py"), "oom", cwd=Path.cwd())
+def test_a_refusal_has_its_page_and_the_exception_its_path(forked: Run) -> None:
+    done = forked(str(PROGRAMS / "loop.py"), "oom", cwd=Path.cwd())
     assert done.code == 1
     page = Path("run-0.oom.txt").resolve()
     assert page.read_text().startswith("Out of memory on cpu: 3.6 PiB refused")
@@ -69,15 +69,15 @@ def test_a_refusal_has_its_page_and_the_exception_its_path(run: Run, needs_torch
     assert done.err.rstrip().endswith(f"cuptimem: what the memory was made of: {page}")
 
 
-def test_a_caught_refusal_has_its_page(run: Run, needs_torch: None) -> None:
-    done = run(str(PROGRAMS / "loop.py"), "caught", cwd=Path.cwd())
+def test_a_caught_refusal_has_its_page(forked: Run) -> None:
+    done = forked(str(PROGRAMS / "loop.py"), "caught", cwd=Path.cwd())
     assert done.code == 0, done.err
     assert "torch.empty(10**15)" in Path("run-0.oom.txt").read_text()
     assert done.err.count("out of memory on cpu: run-0.oom.txt") == 1
 
 
-def test_it_joins_a_recording(run: Run, needs_torch: None) -> None:
-    done = run("-m", "cuptimem", "run", "-o", "whole.cmem", str(PROGRAMS / "loop.py"), cwd=Path.cwd())
+def test_it_joins_a_recording(forked: Run) -> None:
+    done = forked("-m", "cuptimem", "run", "-o", "whole.cmem", str(PROGRAMS / "loop.py"), cwd=Path.cwd())
     assert done.code == 0, done.err
     assert Path("whole.cmem").exists() and not Path("run-0.cmem").exists()
     assert rows()[0]["memory/cpu/live_bytes"] == WEIGHT + STATE

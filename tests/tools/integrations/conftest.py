@@ -1,0 +1,3 @@
+from tests.forkserver.fixtures import forked, forks
+
+__all__ = ["forked", "forks"]
