@@ -2,6 +2,7 @@
 
 import pytest
 
+from cuptimem.cli import fits
 from tests.on_device.simulated.test_simulate import FRAGMENTED
 
 pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
@@ -38,6 +39,19 @@ def test_a_card_that_is_near_is_run(simulate):
     assert [(one["verdict"], one["by"]) for one in done.answer["rows"]] == [("fits", "run"), ("fits", "run")]
 
 
+def test_each_setting_is_a_case():
+    asked = fits.parser().parse_args(["--compare-settings", "--memory", "1GiB", "train.py"])
+    as_it_is, *others = fits._cases(asked)
+    assert (as_it_is.name, as_it_is.setup.alloc_conf) == ("as it is", None)
+    assert {one.name for one in others} > {
+        *("expandable_segments:True", "max_split_size_mb:128"),
+        *("backend:cudaMallocAsync", "roundup_power2_divisions:8"),
+    }
+    assert all(one.setup.alloc_conf == one.name for one in others)
+    assert {one.setup.memory for one in (as_it_is, *others)} == {1 << 30}
+
+
+@pytest.mark.extended
 def test_settings_are_compared(simulate):
     options = ("--compare-settings", "--memory", "1GiB", "--context", "100MiB")
     done = simulate(FRAGMENTED, *options, "--gate", verb="fits")

@@ -90,27 +90,55 @@ OF_KINDS = (
 )
 
 
+EXTENDED = ("autocast+checkpoint", "autocast+fused+zero_grad_late")
+
+
 def pairs() -> list[tuple[str, str, tuple[str, ...], float]]:
     return [(GPT, *row) for row in OF_GPT] + [(IMAGES, *row) for row in OF_IMAGES] + [(KINDS, *row) for row in OF_KINDS]
 
 
+def numbers(request: pytest.FixtureRequest, test: str) -> list[int]:
+    """Of the parameters of that test in this file that are run."""
+    items = (item for item in request.session.items if isinstance(item, pytest.Function))
+    return [item.callspec.params["number"] for item in items if (item.path, item.originalname) == (request.path, test)]
+
+
+def asked_once(ask: Answers, requests: Mapping[int, Sequence[Mapping[str, Any]]]) -> dict[int, list[Any]]:
+    """The answers by number, where what several ask is run once."""
+    keys = {number: [json.dumps(one) for one in several] for number, several in requests.items()}
+    distinct = {key: one for number in keys for key, one in zip(keys[number], requests[number], strict=True)}
+    found = dict(zip(distinct, ask(list(distinct.values())), strict=True))
+    return {number: [found[key] for key in several] for number, several in keys.items()}
+
+
 @pytest.fixture(scope="module")
-def answers(tried: Answers) -> list[Any]:
+def answers(tried: Answers, request: pytest.FixtureRequest) -> dict[int, list[Any]]:
     """Of each pair: as it is, changed from outside, changed by hand."""
-    requests = []
-    for program, change, options, _ in pairs():
+    requests: dict[int, list[dict[str, Any]]] = {}
+    for number in numbers(request, "test_injected_as_by_hand"):
+        program, change, options, _ = pairs()[number]
         steps = None if change == "no_grad" else 3
-        for given, by_hand in (("", ()), (change, ()), ("", ("--hand", change))):
-            requests.append({"words": [program, *options, *by_hand], "change": given, "steps": steps})
-    return tried(requests)
+        requests[number] = [
+            {"words": [program, *options, *by_hand], "change": given, "steps": steps}
+            for given, by_hand in (("", ()), (change, ()), ("", ("--hand", change)))
+        ]
+    return asked_once(tried, requests)
 
 
 @pytest.mark.parametrize(
-    "number", range(len(pairs())), ids=["-".join((Path(row[0]).stem, row[1], *row[2])) for row in pairs()]
+    "number",
+    [
+        pytest.param(
+            number,
+            id="-".join((Path(program).stem, change, *options)),
+            marks=[pytest.mark.extended] * (change in EXTENDED),
+        )
+        for number, (program, change, options, _) in enumerate(pairs())
+    ],
 )
-def test_injected_as_by_hand(answers: list[Any], number: int) -> None:
+def test_injected_as_by_hand(answers: dict[int, list[Any]], number: int) -> None:
     _, change, _, tolerance = pairs()[number]
-    as_it_is, injected, by_hand = answers[3 * number : 3 * number + 3]
+    as_it_is, injected, by_hand = answers[number]
     for one in (as_it_is, injected, by_hand):
         assert one["error"] is None and not one["why_not"], one
     assert injected["applied"] > 0

@@ -2,13 +2,15 @@
 
 import json
 import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.attribution.suite import PYTHON
 from tests.conftest import clean_environment
-from tests.on_device.simulated.test_tries import DRIVER, TRIED
+from tests.on_device.simulated.test_tries import DRIVER, TRIED, asked_once
 
 pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
 if not PYTHON.exists():
@@ -26,21 +28,11 @@ PAIRS = (
 )
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """Of each pair: as it is, changed from outside, changed by hand. The last: a change that Trainer cannot have."""
-    requests: list[dict[str, Any]] = []
-    for program, change, _ in PAIRS:
-        name, *options = program.split()
-        words = [str(TRIED / f"{name}.py"), *options]
-        steps = None if change in ("no_grad", "keep_evaluation") else 3
-        for given, by_hand in (("", ()), (change, ()), ("", ("--hand", change))):
-            requests.append({"words": [*words, *by_hand], "change": given, "steps": steps})
-    requests.append({"words": [str(TRIED / "trainer.py")], "change": "step_in_backward"})
+def ask(folder: Path, requests: Sequence[Mapping[str, Any]]) -> list[Any]:
     done = subprocess.run(
         [PYTHON, "-c", DRIVER],
-        input=json.dumps(requests),
-        cwd=tmp_path_factory.mktemp("tries"),
+        input=json.dumps(list(requests)),
+        cwd=folder,
         env=clean_environment() | {"HF_HUB_OFFLINE": "1"},
         capture_output=True,
         text=True,
@@ -51,15 +43,32 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return found
 
 
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
+    """Of each pair: as it is, changed from outside, changed by hand. The last: a change that Trainer cannot have."""
+    requests: dict[int, list[dict[str, Any]]] = {}
+    for number, (program, change, _) in enumerate(PAIRS):
+        name, *options = program.split()
+        words = [str(TRIED / f"{name}.py"), *options]
+        steps = None if change in ("no_grad", "keep_evaluation") else 3
+        requests[number] = [
+            {"words": [*words, *by_hand], "change": given, "steps": steps}
+            for given, by_hand in (("", ()), (change, ()), ("", ("--hand", change)))
+        ]
+    requests[len(PAIRS)] = [{"words": [str(TRIED / "trainer.py")], "change": "step_in_backward"}]
+    return asked_once(lambda several: ask(tmp_path_factory.mktemp("tries"), several), requests)
+
+
 @pytest.mark.parametrize("number", range(len(PAIRS)), ids=["-".join(row[:2]) for row in PAIRS])
-def test_injected_as_by_hand(answers: list[Any], number: int) -> None:
+def test_injected_as_by_hand(answers: dict[int, list[Any]], number: int) -> None:
     _, _, tolerance = PAIRS[number]
-    as_it_is, injected, by_hand = answers[3 * number : 3 * number + 3]
+    as_it_is, injected, by_hand = answers[number]
     for one in (as_it_is, injected, by_hand):
         assert one["error"] is None and not one["why_not"], one
     assert injected["applied"] > 0 and injected["peak_bytes"] != as_it_is["peak_bytes"]
     assert abs(injected["peak_bytes"] - by_hand["peak_bytes"]) <= tolerance * by_hand["peak_bytes"]
 
 
-def test_trainer_clips(answers: list[Any]) -> None:
-    assert answers[-1]["why_not"].startswith("it clips by the norm of all gradients")
+def test_trainer_clips(answers: dict[int, list[Any]]) -> None:
+    (answer,) = answers[len(PAIRS)]
+    assert answer["why_not"].startswith("it clips by the norm of all gradients")

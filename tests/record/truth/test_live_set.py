@@ -19,6 +19,7 @@ RUNS = [
     ("threads", 7, None),
     ("threads", 8, 9),
 ]
+EXTENDED = [("accumulate", 5, None)]
 
 
 def saved_tensors_tell() -> bool:
@@ -27,7 +28,9 @@ def saved_tensors_tell() -> bool:
 
 
 @pytest.mark.parametrize(
-    ("program", "seed", "start"), RUNS, ids=[f"{p}-{'start' if s is None else s}" for p, _, s in RUNS]
+    ("program", "seed", "start"),
+    [pytest.param(*run, marks=[pytest.mark.extended] * (run in EXTENDED)) for run in RUNS],
+    ids=[f"{p}-{'start' if s is None else s}" for p, _, s in RUNS],
 )
 def test_live_set(child, tmp_path, program, seed, start):
     more = () if start is None else (start,)

@@ -45,12 +45,17 @@ def match(steps, marks):
 
 
 RUNS = [("gpt", None), ("cnn", None), ("lstm", None), ("lstm", 16), ("gan", None), ("accumulate", None)]
+EXTENDED = [("lstm", None)]
 
 # What these loops count themselves: ten updates and four batches of evaluation; updates.
 STEPS = {"gpt": 14, "gan": 15, "accumulate": 8}
 
 
-@pytest.mark.parametrize(("program", "start"), RUNS, ids=[f"{p}-{'start' if s is None else s}" for p, s in RUNS])
+@pytest.mark.parametrize(
+    ("program", "start"),
+    [pytest.param(*run, marks=[pytest.mark.extended] * (run in EXTENDED)) for run in RUNS],
+    ids=[f"{p}-{'start' if s is None else s}" for p, s in RUNS],
+)
 def test_peak_and_steps(child, tmp_path, program, start):
     found = child("peak_child.py", program, tmp_path / "run.cmem", *(() if start is None else (start,)))
     below = found["oracle"]

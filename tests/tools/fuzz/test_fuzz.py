@@ -66,6 +66,7 @@ def fuzzer(needs_sanitizer: None, request: pytest.FixtureRequest) -> Path:
 only_reader = pytest.mark.parametrize("driver", ["reader"], indirect=True)
 only_snapshots = pytest.mark.parametrize("driver", ["snapshots"], indirect=True)
 only_records = pytest.mark.parametrize("driver", ["records"], indirect=True)
+each_seed = pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.extended)])
 
 
 def run(program: Path, folder: Path, *words: object) -> str:
@@ -126,21 +127,23 @@ def test_corpus_and_seeds(driver: Path, seeds: list[Path], tmp_path: Path) -> No
 
 
 @only_reader
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.extended)])
+@each_seed
 def test_mutations(driver: Path, tmp_path: Path, seed: int) -> None:
     assert run(driver, tmp_path, "mutate", seed, MUTATIONS // 2, *corpus()) == f"{MUTATIONS // 2} mutations\n"
 
 
 @only_records
-def test_record_mutations(driver: Path, record_seeds: list[Path], tmp_path: Path) -> None:
-    said = f"{len(record_seeds)} inputs, {RECORD_RUNS} mutations\n"
-    assert run(driver, tmp_path, 1, RECORD_RUNS, *record_seeds) == said
+@each_seed
+def test_record_mutations(driver: Path, record_seeds: list[Path], tmp_path: Path, seed: int) -> None:
+    said = f"{len(record_seeds)} inputs, {RECORD_RUNS // 2} mutations\n"
+    assert run(driver, tmp_path, seed, RECORD_RUNS // 2, *record_seeds) == said
 
 
 @only_snapshots
-def test_snapshot_mutations(driver: Path, snapshot_seeds: list[Path], tmp_path: Path) -> None:
-    said = f"{len(snapshot_seeds)} inputs, {SNAPSHOT_RUNS} mutations\n"
-    assert run(driver, tmp_path, 1, SNAPSHOT_RUNS, *snapshot_seeds) == said
+@each_seed
+def test_snapshot_mutations(driver: Path, snapshot_seeds: list[Path], tmp_path: Path, seed: int) -> None:
+    said = f"{len(snapshot_seeds)} inputs, {SNAPSHOT_RUNS // 2} mutations\n"
+    assert run(driver, tmp_path, seed, SNAPSHOT_RUNS // 2, *snapshot_seeds) == said
 
 
 @pytest.mark.parametrize("fuzzer", ["reader"], indirect=True)
