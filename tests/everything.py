@@ -34,37 +34,44 @@ NOTHING_CHOSEN = 5  # pytest's exit code
 COUNTS = re.compile(r"^=* ?(\d+ [a-z]+.*?) in [\d.]+s", re.MULTILINE)
 FAILED = ("FAILED", "ERROR", "!!!")
 
-# What takes longest begins first. A file is in the first group that has it, or in that of its folder, behind these.
-FIRST = (
-    "record/truth/",
-    "tools/pytest_plugin/test_plays",
-    "tools/pytest_plugin/",
+# What takes longest begins first. A file is in the first group that has the begin of its name. Few groups: a start of
+# pytest costs as much as an import of PyTorch.
+GROUPS = (
+    "tools/cli/",
     "on_device/simulated/test_simulate.py",
-    "record/sources/",
-)
-FIRST += (
     "on_device/simulated/test_programs.py",
     "on_device/simulated/",
-    "evidence/accounts/",
-    "record/stress/",
-    "evidence/fidelity/",
-    "record/driver/",
-    "unit/capture/",
-    "tools/cli/",
-    "evidence/leaks/",
-    "record/holders/",
-    "record/ooms/",
-    "record/faults/",
+    "record/api/",
+    "tools/pytest_plugin/test_plays",
+    "tools/pytest_plugin/",
+    "record/truth/",
+    "record/sources/",
 )
-FIRST += (
+GROUPS += (
+    "record/faults/",
+    "record/holders/",
+    "tools/fuzz/",
+    "tools/packaging/",
+    "unit/capture/",
+    "unit/",
+    "record/stress/",
+    "evidence/accounts/",
+    "evidence/fidelity/",
+    "evidence/",
+)
+GROUPS += (
     "tools/notebook/",
     "tools/pages/",
-    "tools/exports/",
     "tools/tensorboard/",
-    "tools/views/",
-    "record/api/",
+    "tools/exports/",
+    "tools/",
+    "record/driver/",
+    "record/ooms/",
+    "record/",
     "cudasim/tests/",
+    "",
 )
+OTHERS_AT = 9  # groups of other Pythons begin behind so many
 OTHERS_FIRST = ("record/", "")
 
 # `make check`: answers first, then what most changes break; of these what needs no PyTorch and is not marked costly.
@@ -205,8 +212,7 @@ class Run:
         self._some = bool(arguments)
 
     def main(self, *more: str) -> list[Group]:
-        folders = {f"{'/'.join(name_of(file).split('/')[:-1][:2])}/": None for file in self._files}
-        return list(self._groups(pythons.RUNNING, list(self._files), (*FIRST, *folders, ""), more))
+        return list(self._groups(pythons.RUNNING, list(self._files), GROUPS, more))
 
     def check(self) -> list[Group]:
         """A few groups: each start of pytest costs half a second."""
@@ -247,7 +253,7 @@ def groups(what: str, arguments: Sequence[str]) -> list[Group]:
     if what == "--pythons":
         return chosen.others(all_files=True)
     main = chosen.main()
-    return [*main[: len(FIRST)], *chosen.others(all_files=False), *main[len(FIRST) :]]
+    return [*main[:OTHERS_AT], *chosen.others(all_files=False), *main[OTHERS_AT:]]
 
 
 def show(done: Sequence[Group], seconds: float) -> int:
