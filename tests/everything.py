@@ -57,6 +57,7 @@ GROUPS += (
     "record/stress/",
     "evidence/accounts/",
     "evidence/fidelity/",
+    "evidence/leaks/",
     "evidence/",
 )
 GROUPS += (
