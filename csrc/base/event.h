@@ -196,10 +196,14 @@ typedef enum cm_label_kind {
     CM_LABEL_GRADIENT = 4,
     CM_LABEL_OPTIMIZER_STATE = 5,
     CM_LABEL_TENSOR = 6, /* any other tensor: without a name */
-    /* By a hook and not by a walk: without an owner or a text. */
+    /* By no walk: without an owner or a text. */
     CM_LABEL_WORKSPACE = 7, /* given to a library as its workspace; the device's index is
                                CM_DEVICE_UNKNOWN */
-    CM_LABEL_AUTOCAST = 8   /* a half copy of a weight that autocast caches */
+    CM_LABEL_AUTOCAST = 8,  /* a half copy of a weight that autocast caches */
+    /* Of a memory snapshot: frames show that a module moved it to the device. */
+    CM_LABEL_MOVED_PARAMETER = 9,
+    CM_LABEL_MOVED_BUFFER = 10,
+    CM_LABEL_END
 } cm_label_kind;
 
 typedef enum cm_sample_kind {

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "../base/event.h"
 #include "../base/grow.h"
 
 enum { NAMED_MAX = 1 << 22 };
@@ -52,7 +51,7 @@ bool cm_fate_list_name(void *context, uint32_t birth, uint32_t label)
 {
     cm_fate_list *list = context;
     uint32_t old;
-    if (list->of[birth] == CM_FATE_ALIVE_AUTOCAST || list->of[birth] == CM_FATE_ALIVE_WORKSPACE)
+    if (cm_fate_is_hooked(list->of[birth]))
         return true;
     bool known = cm_idmap_get(&list->labels, birth, &old);
     if (known && list->label[old].kind != CM_LABEL_TENSOR)
@@ -78,18 +77,29 @@ cm_category cm_fate_category(const cm_label *label, cm_category otherwise)
         [CM_LABEL_OPTIMIZER_STATE] = CM_CATEGORY_OPTIMIZER_STATE,
         [CM_LABEL_WORKSPACE] = CM_CATEGORY_WORKSPACE,
         [CM_LABEL_AUTOCAST] = CM_CATEGORY_AUTOCAST,
+        [CM_LABEL_MOVED_PARAMETER] = CM_CATEGORY_PARAMETER,
+        [CM_LABEL_MOVED_BUFFER] = CM_CATEGORY_BUFFER,
     };
-    bool known = label->kind >= CM_LABEL_PARAMETER && label->kind <= CM_LABEL_AUTOCAST;
+    bool known = label->kind >= CM_LABEL_PARAMETER && label->kind < CM_LABEL_END;
     return known && of[label->kind] != CM_CATEGORY_UNKNOWN ? of[label->kind] : otherwise;
 }
 
 static const cm_label *hook_label(cm_category category)
 {
-    static const cm_label workspace = {.kind = CM_LABEL_WORKSPACE};
-    static const cm_label autocast = {.kind = CM_LABEL_AUTOCAST};
-    return category == CM_CATEGORY_WORKSPACE  ? &workspace
-           : category == CM_CATEGORY_AUTOCAST ? &autocast
-                                              : NULL;
+    static const cm_label of[CM_CATEGORIES] = {
+        [CM_CATEGORY_WORKSPACE] = {.kind = CM_LABEL_WORKSPACE},
+        [CM_CATEGORY_AUTOCAST] = {.kind = CM_LABEL_AUTOCAST},
+        [CM_CATEGORY_PARAMETER] = {.kind = CM_LABEL_MOVED_PARAMETER},
+        [CM_CATEGORY_BUFFER] = {.kind = CM_LABEL_MOVED_BUFFER},
+    };
+    return of[category].kind != 0 ? &of[category] : NULL;
+}
+
+cm_category cm_fate_hooked(uint8_t byte)
+{
+    const cm_label label = {.kind = (uint8_t)(byte - CM_FATE_ALIVE_HOOKED + CM_LABEL_WORKSPACE)};
+    return cm_fate_is_hooked(byte) ? cm_fate_category(&label, CM_CATEGORY_UNKNOWN)
+                                   : CM_CATEGORY_UNKNOWN;
 }
 
 cm_fate cm_fate_list_next(cm_fate_list *list, uint32_t stack, int64_t size)
@@ -99,7 +109,7 @@ cm_fate cm_fate_list_next(cm_fate_list *list, uint32_t stack, int64_t size)
         return (cm_fate){0};
     size_t birth = list->next++;
     uint8_t byte = list->of[birth];
-    if (byte >= CM_FATE_ALIVE_AUTOCAST)
+    if (byte >= CM_FATE_ALIVE_HOOKED)
         return (cm_fate){0};
     cm_fate fate = {.category = CM_CATEGORY_ACTIVATION};
     if (byte < CM_FATE_SAVED)

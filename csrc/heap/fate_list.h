@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../base/event.h"
 #include "../base/idmap.h"
 #include "category.h"
 #include "purposes.h"
@@ -18,12 +19,11 @@ enum {
     CM_FATE_LABELLED = 0x10,
     CM_FATE_OPEN = 0x20,
     CM_FATE_SAVED = 0x40,
-    CM_FATE_ALIVE_AUTOCAST = 0xfc, /* labelled by a hook */
-    CM_FATE_ALIVE_WORKSPACE = 0xfd,
+    CM_FATE_ALIVE_HOOKED = 0xfe - (CM_LABEL_END - CM_LABEL_WORKSPACE), /* + kind - WORKSPACE */
     CM_FATE_ALIVE_LABELLED = 0xfe,
     CM_FATE_ALIVE = 0xff
 };
-enum { CM_FATE_SAVERS = CM_FATE_ALIVE_AUTOCAST - CM_FATE_SAVED };
+enum { CM_FATE_SAVERS = CM_FATE_ALIVE_HOOKED - CM_FATE_SAVED };
 
 typedef struct cm_fate {
     cm_category category;
@@ -57,6 +57,13 @@ bool cm_fate_list_lives(void *list, uint32_t birth);
 /* First of the blocks alive at the opening, in the order of replay->blocks, then of each birth of
  * the window. stack: its own. Unknown after the last one. */
 cm_fate cm_fate_list_next(cm_fate_list *list, uint32_t stack, int64_t size);
+/* Whether an alive birth's byte is that of a label by no walk, which needs no more. */
+static inline bool cm_fate_is_hooked(uint8_t byte)
+{
+    return byte >= CM_FATE_ALIVE_HOOKED && byte < CM_FATE_ALIVE_LABELLED;
+}
+/* The category of such a byte; 0: it is none. */
+cm_category cm_fate_hooked(uint8_t byte);
 /* The label's category; `otherwise` where it has none. */
 cm_category cm_fate_category(const cm_label *label, cm_category otherwise);
 

@@ -221,10 +221,8 @@ static void see_device(cm_fates *f, const cm_event *e)
 static void see_hook_label(cm_fates *f, const cm_event *e, const cm_fate_life *l)
 {
     f->workspaces |= e->flags == CM_LABEL_WORKSPACE;
-    if (l != NULL && f->list.of[l->birth] >= CM_FATE_ALIVE_LABELLED &&
-        e->flags <= CM_LABEL_AUTOCAST)
-        f->list.of[l->birth] =
-            e->flags == CM_LABEL_WORKSPACE ? CM_FATE_ALIVE_WORKSPACE : CM_FATE_ALIVE_AUTOCAST;
+    if (l != NULL && f->list.of[l->birth] >= CM_FATE_ALIVE_LABELLED && e->flags < CM_LABEL_END)
+        f->list.of[l->birth] = (uint8_t)(CM_FATE_ALIVE_HOOKED + e->flags - CM_LABEL_WORKSPACE);
 }
 
 static bool see_label(cm_fates *f, uint64_t position, const cm_event *e)

@@ -215,19 +215,11 @@ bool cm_fates_has_siblings(const cm_fate_life *l)
     return l->made == CM_MADE_ELSEWHERE || l->made == CM_MADE_FORWARD;
 }
 
-/* The category of a birth that a hook labelled; 0: none did. */
-static uint8_t of_hook(uint8_t byte)
-{
-    return byte == CM_FATE_ALIVE_WORKSPACE  ? CM_CATEGORY_WORKSPACE
-           : byte == CM_FATE_ALIVE_AUTOCAST ? CM_CATEGORY_AUTOCAST
-                                            : 0;
-}
-
 void cm_fates_end_life(cm_fates *f, const cm_fate_life *l, bool gone,
                        const cm_fate_thread *freed_by)
 {
-    uint8_t hooked = of_hook(f->list.of[l->birth]);
-    verdict v = hooked != 0 ? decided((cm_category)hooked) : judge(f, l, gone);
+    cm_category hooked = cm_fate_hooked(f->list.of[l->birth]);
+    verdict v = hooked != 0 ? decided(hooked) : judge(f, l, gone);
     uint8_t fate = (uint8_t)(v.category | (v.open ? CM_FATE_OPEN : 0));
     if (hooked == 0 && cm_fates_has_siblings(l) && (!v.open || v.category == CM_CATEGORY_KEPT))
         cm_purposes_vote(&f->list.purposes, l->stack, l->size, v.category);

@@ -577,7 +577,7 @@ static bool see_label(cm_replay *r, const cm_event *e)
     cm_block *block = device < 0 ? NULL : cm_blocks_at(&r->blocks, (uint16_t)device, e->address);
     r->labelled = true;
     if (r->fates != NULL || block == NULL || e->flags < CM_LABEL_PARAMETER ||
-        e->flags > CM_LABEL_AUTOCAST)
+        e->flags >= CM_LABEL_END)
         return true;
     const cm_label *known = cm_replay_label(r, block);
     if (known != NULL && known->kind != CM_LABEL_TENSOR)

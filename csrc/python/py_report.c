@@ -850,7 +850,8 @@ static const cm_field leak_rows[] = {
     CM_ENUM(T, reason, reasons, "reason",
             "null for a leak; for a suspect `\"few births\"`, `\"stopped\"`, `\"one epoch\"`, "
             "`\"garbage\"` (it died in the collection at the end), `\"no collection\"` (none ran "
-            "behind the loop), `\"late garbage\"` (it died in the collection at the end, behind "
+            "behind the loop), `\"collections unknown\"` (of a memory snapshot, which does not say "
+            "whether one ran), `\"late garbage\"` (it died in the collection at the end, behind "
             "the loop's function, and may have been held until then), `\"freed behind the "
             "loop\"` (of an evaluation, while the program went on), `\"carried on\"` (one value "
             "that a variable of an evaluation hands from step to step, as a cache of keys and "

@@ -154,13 +154,10 @@ static bool emit_node_run(converter *c, const cm_snap_node *node, uint32_t stack
     return (!charged || emit(c, made)) && emit(c, e);
 }
 
-static bool emit_workspace(converter *c, const device *d, uint64_t address)
+static bool emit_label(converter *c, const device *d, uint64_t address, uint8_t label)
 {
-    const cm_event e = {.kind = CM_EV_LABEL,
-                        .flags = CM_LABEL_WORKSPACE,
-                        .address = address,
-                        .device_type = d->is.type,
-                        .device_index = CM_DEVICE_UNKNOWN};
+    cm_event e = event_of(d, CM_EV_LABEL, address, 0);
+    e.flags = label;
     return emit(c, e);
 }
 
@@ -188,7 +185,7 @@ static bool emit_block(converter *c, const device *d, const block *b)
         e.stack = CM_STACK_NONE;
     return (!node->ran || emit_node_run(c, node, stack, b->flags)) && emit(c, e) &&
            emit_requested(c, d, b->address, b->size, b->requested, b->flags) &&
-           (!node->is_workspace || emit_workspace(c, d, b->address)) &&
+           (node->label == 0 || emit_label(c, d, b->address, node->label)) &&
            (!node->ran || emit(c, done));
 }
 

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../base/event.h"
 #include "definitions.h"
+#include "moved.h"
 #include "text.h"
 
 /* "torch::autograd::generated::AddmmBackward0::apply(std::vector<...": the class of the node. */
@@ -86,7 +88,8 @@ static cm_snap_node with_native_frames(const cm_snap_nodes *n, const uint32_t *f
             python = true;
             continue;
         }
-        node.is_workspace |= !python && takes_workspace(s, frame[i]);
+        if (!python && takes_workspace(s, frame[i]))
+            node.label = CM_LABEL_WORKSPACE;
         if (n->name[frame[i]] != 0 && !node.ran) {
             node.name = n->name[frame[i]] - 1;
             node.in_python = python;
@@ -114,7 +117,7 @@ static cm_snap_node as_exported(const cm_snap *s, const uint32_t *frame, size_t 
     return node;
 }
 
-cm_snap_node cm_snap_node_of(const cm_snap_nodes *n, uint32_t stack)
+static cm_snap_node node_of(const cm_snap_nodes *n, uint32_t stack)
 {
     size_t count;
     const uint32_t *frame = cm_snap_frames(n->snapshot, stack, &count);
@@ -126,4 +129,12 @@ cm_snap_node cm_snap_node_of(const cm_snap_nodes *n, uint32_t stack)
         return (cm_snap_node){.ran = n->stacks};
     bool own = is_own_backward(n->snapshot, frame[count - 1]);
     return (cm_snap_node){.ran = own, .in_python = own};
+}
+
+cm_snap_node cm_snap_node_of(const cm_snap_nodes *n, uint32_t stack)
+{
+    cm_snap_node node = node_of(n, stack);
+    if (!node.ran && node.label == 0)
+        node.label = cm_snap_moved(n->snapshot, stack);
+    return node;
 }

@@ -11,7 +11,7 @@ typedef struct cm_snap_node {
     bool ran;          /* a node was running */
     bool accumulates;  /* it was AccumulateGrad */
     bool in_python;    /* ... and ran Python itself: the line is the node's own */
-    bool is_workspace; /* the block is a library's workspace */
+    uint8_t label;     /* cm_label_kind, of the block: a workspace, or moved; 0: none */
     bool charged;      /* cuptimem wrote it: the stack is that of the node's forward line */
     uint32_t operator; /* text: the operator that cuptimem recorded; 0: none */
 } cm_snap_node;

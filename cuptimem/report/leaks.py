@@ -17,6 +17,7 @@ UNDECIDED = (
     "few births",
     "one epoch",
     "no collection",
+    "collections unknown",
     "late garbage",
     "freed behind the loop",
     "carried on",

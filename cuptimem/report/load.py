@@ -255,6 +255,7 @@ class _Loader:
     """The stacks of what analyze() returned, and what makes dataclasses of its rows."""
 
     def __init__(self, raw: Mapping[str, Any], code: tuple[str, ...]) -> None:
+        self.snapshot = "snapshot" in raw["meta"]
         self._named = cell_names.namer()
         self._is_own = own_code.matcher(code, own_code.script_of(raw["meta"]))
         frames: dict[tuple[Any, ...], Frame] = {}
@@ -355,6 +356,8 @@ def _leak(loader: _Loader, row: Mapping[str, Any]) -> Leak:
     behind = int(made_behind(loader.stack(row["retained"] or row["stack"]), loader.clocks.get(row["loop"])))
     first, last = (max(0, row[key] - behind) for key in ("first_step", "last_step"))
     made = loader.make(Leak, row, first_step=first, last_step=last)
+    if made.reason == "no collection" and loader.snapshot:
+        return replace(made, reason="collections unknown")
     if made.reason == "garbage":  # nothing with a name held what has died: a search in the loop saw another moment
         return replace(made, holders=tuple(one for one in made.holders if not one.is_named))
     return made

@@ -103,8 +103,8 @@ REGIONS = {
             "else null",
             "stack_lost": STACK["stack_lost"],
             "undecided": 'true for a suspect that may well be a leak: `"few births"`, `"one epoch"`, '
-            '`"no collection"`, `"late garbage"`, `"freed behind the loop"`, `"carried on"`, `"filling"`, '
-            '`"events lost"`',
+            '`"no collection"`, `"collections unknown"`, `"late garbage"`, `"freed behind the loop"`, '
+            '`"carried on"`, `"filling"`, `"events lost"`',
         },
     ),
     "held_line": Region(

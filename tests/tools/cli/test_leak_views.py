@@ -288,6 +288,7 @@ REASONS = {
     "stopped": "a cache that fills up",
     "one epoch": "where there is only one epoch (max_steps)",
     "no collection": "call gc.collect() before you ask",
+    "collections unknown": "Call gc.collect() before you dump the snapshot",
     "filling": "record until it is full",
     "late garbage": "a trainer and its callback",
     "garbage": "waited for a collection",
