@@ -108,6 +108,14 @@ static bool replace(cm_driver_map *m, uint8_t kind, uint64_t address)
 static bool unmap(cm_driver_map *m, uint64_t address, int64_t size, cm_driver_thread *undo,
                   bool *any);
 
+static bool is_mapped(const cm_driver_map *m, uint64_t address)
+{
+    uint64_t key;
+    uint32_t slot;
+    return cm_ranges_below(&m->mapped, address, &key, &slot) &&
+           cm_driver_map_lies_in(&m->allocation[slot], address, 1);
+}
+
 static bool apply_new(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
 {
     uint8_t kind = e->flags & CM_DRIVER_KIND;
@@ -127,6 +135,8 @@ static bool apply_new(cm_driver_map *m, const cm_event *e, cm_driver_thread *t)
         if (cm_driver_map_lookup(m, CM_DRIVER_SPACE_CONTEXT, e->address, &slot))
             return true; /* recorded again: one more user */
     } else if (kind == CM_DRIVER_MAPPED) {
+        if (before && is_mapped(m, e->address))
+            return true; /* a walk found what was recorded while it ran */
         if (!unmap(m, e->address, e->size, NULL, &any))
             return false;
         if (e->size == 0)
@@ -217,8 +227,7 @@ static bool unmap(cm_driver_map *m, uint64_t address, int64_t size, cm_driver_th
     if (size == 0 || last < address)
         return true;
     uint64_t from = address;
-    if (cm_ranges_below(&m->mapped, address, &key, &slot) &&
-        cm_driver_map_lies_in(&m->allocation[slot], address, 1))
+    if (is_mapped(m, address) && cm_ranges_below(&m->mapped, address, &key, &slot))
         from = key;
     while (cm_ranges_above(&m->mapped, from, &key, &slot) && key <= last) {
         if (!cut(m, slot, address, last, &middle) ||

@@ -272,6 +272,41 @@ static PyObject *seed_segment(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(
+    seed_mapped_doc,
+    "seed_mapped(address, size, handle, device_index)\n\nMemory that PyTorch had mapped into "
+    "an expandable segment,\nin handles of so many bytes. Only where its end will be seen.");
+
+static PyObject *seed_mapped(PyObject *module, PyObject *arguments)
+{
+    unsigned long long address;
+    long long size, handle;
+    int index;
+
+    if (!PyArg_ParseTuple(arguments, "KLLi", &address, &size, &handle, &index))
+        return NULL;
+    if (handle <= 0)
+        return PyErr_Format(PyExc_ValueError, "a handle of %lld bytes", handle);
+    cm_producer *t = cm_enter_hook();
+    for (long long at = 0; t != NULL && at < size; at += handle) {
+        emit(t,
+             (cm_event){.kind = CM_EV_DRIVER_NEW,
+                        .size = size - at < handle ? size - at : handle,
+                        .address = address + (uint64_t)at,
+                        .flags = CM_DRIVER_MAPPED | CM_EVF_ALREADY,
+                        .device_type = CM_DEVICE_CUDA,
+                        .device_index = (int8_t)index},
+             false);
+        emit(t,
+             (cm_event){
+                 .kind = CM_EV_DRIVER_MORE, .size = CM_DRIVER_MORE_TORCH, .flags = CM_EVF_ALREADY},
+             false);
+    }
+    if (t != NULL)
+        cm_leave_hook(t);
+    Py_RETURN_NONE;
+}
+
 PyMethodDef cm_py_events_methods[] = {
     {"tick", tick, METH_VARARGS, tick_doc},
     {"mark", mark, METH_VARARGS, mark_doc},
@@ -280,6 +315,7 @@ PyMethodDef cm_py_events_methods[] = {
     {"label", label, METH_VARARGS, label_doc},
     {"holder", holder, METH_VARARGS, holder_doc},
     {"seed_segment", seed_segment, METH_VARARGS, seed_segment_doc},
+    {"seed_mapped", seed_mapped, METH_VARARGS, seed_mapped_doc},
     {"capture_emit", (PyCFunction)(void (*)(void))cm_py_capture_emit, METH_VARARGS | METH_KEYWORDS,
      cm_py_capture_emit_doc},
     {NULL, NULL, 0, NULL},

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import bisect
 import mmap
+import os
+import re
 import sys
 import threading
 import time
@@ -127,6 +129,7 @@ class _Walk:
         self.base = torch._C.TensorBase
         self.blocks: dict[tuple[int, int, int], _Block] = {}  # by device type, index, address
         self.segments: dict[int, tuple[int, int]] = {}  # address -> bytes, device
+        self.mapped: list[tuple[int, int, int]] = []  # of expandable segments: address, bytes, device
         self._on_cuda: dict[int, tuple[int, int]] = {}  # storages: address -> bytes, device
         self._pools: set[tuple[int, int]] = set()  # the program's own memory pools
         self.objects = 0
@@ -168,6 +171,9 @@ class _Walk:
             _core.seed(address, block.size, device, index, block.requested, block.direct)
         for address, (size, index) in self.segments.items():
             _core.seed_segment(address, size, _core.DEVICE_CUDA, index)
+        if _core.cupti_state()["mode"] == "callbacks":  # only these see what is unmapped
+            for address, size, index in self.mapped:
+                _core.seed_mapped(address, size, _handle(size), index)
 
     # --- objects ------------------------------------------------------------------------------------
 
@@ -310,7 +316,9 @@ class _Walk:
     def _segment(self, segment: dict[str, Any]) -> None:
         address, index = segment["address"], segment["device"]
         in_pool = tuple(segment.get("segment_pool_id", ())) in self._pools
-        if not segment.get("is_expandable", False) and not in_pool:
+        if segment.get("is_expandable", False):
+            self.mapped.append((address, _total(segment), index))
+        elif not in_pool:
             self.segments[address] = _total(segment), index
         for block in segment["blocks"]:
             if block["state"] == "active_allocated":
@@ -378,6 +386,14 @@ class _Walk:
 def _total(segment: dict[str, Any]) -> int:
     """Blocks, free ones among them, cover all of it. (Keys come and go with PyTorch's versions.)"""
     return sum(block["size"] for block in segment["blocks"])
+
+
+def _handle(size: int) -> int:
+    """Of how many bytes those are that PyTorch mapped into a range: 2 MiB for small blocks. No key says it."""
+    settings = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    said = re.search(r"large_segment_size_mb\s*:\s*(\d{1,6})", settings)
+    large = (int(said[1]) << 20 if said else 0) or 20 << 20
+    return large if size % large == 0 else 2 << 20
 
 
 class _Ranges:

@@ -115,6 +115,10 @@ def midrun(trace: Path) -> dict[str, Any]:
     found = numbers(prof)
     same("start", found["start"], before)
     same("end", found["end"], torch.cuda.memory_allocated())
+    same("in segments", found["segments"][1], torch.cuda.memory_reserved())
+    held = torch.cuda.memory_snapshot()  # of an expandable one its ranges
+    segments = {(one["stream"], one["segment_type"]) for one in held} if expandable else held
+    same("segments", found["segments"][0], len(segments))
     del model, more
     return found
 

@@ -57,7 +57,8 @@ def test_a_start_in_mid_run(program: Program) -> None:
 
 def test_a_start_in_mid_run_with_expandable_segments(program: Program) -> None:
     found = program("midrun", env=EXPANDABLE)
-    assert found["segments"] == [1, 40 << 20], "what is mapped from the start on"
+    count, size = found["segments"]
+    assert count > 1 and size > 40 << 20, "what was mapped before the start, too"
     assert found["reserved_peak"] >= found["peak"] and found["check"][0] > 0 and found["check"][1] == 0
 
 

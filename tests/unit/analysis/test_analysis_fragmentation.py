@@ -52,6 +52,37 @@ def test_segments_against_blocks(analyze: Analyze) -> None:
     assert end["largest_request"] == 14 * MIB
 
 
+def test_what_was_mapped_before_is_of_the_segment_that_later_mappings_extend(analyze: Analyze) -> None:
+    t = Trace()
+    already, torch = 0x20, 7
+
+    def found(address: int) -> None:
+        t.add(event_kinds.DRIVER_NEW, address, 2 * MIB, flags=MAPPED | already, **CUDA)
+        t.add(MORE, 0, torch, flags=already)
+
+    new(t, PHYSICAL, 0x7, 2 * MIB)
+    new(t, MAPPED, 0x20000000, 2 * MIB)  # while the walk ran, which then finds it, too
+    t.add(MORE, 0x7, HANDLE)
+    for address in (0x10000000, 0x10200000, 0x20000000):
+        found(address)
+    t.alloc(0x10000000, 512, t.line(1), **CUDA)
+    new(t, PHYSICAL, 0x8, 2 * MIB)
+    new(t, MAPPED, 0x10400000, 2 * MIB)
+    t.add(MORE, 0x8, HANDLE)
+    t.alloc(0x10400000, MIB, t.line(2), **CUDA)
+    t.alloc(0x20000000, MIB, t.line(2), **CUDA)
+    t.add(DRIVER_FREE, 0x10200000, 2 * MIB, flags=MAPPED, **CUDA)
+    moment(t, 30 * MIB)
+    report = analyze(t)
+    end = fragments(report, "end")
+    assert (end["reserved"], end["allocated"]) == (6 * MIB, 2 * MIB + 512)
+    ranges = {one["address"]: [(part["address"], part["size"]) for part in one["ranges"]] for one in end["segments"]}
+    assert ranges == {
+        0x10000000: [(0x10000000, 2 * MIB), (0x10400000, 2 * MIB)],
+        0x20000000: [(0x20000000, 2 * MIB)],
+    }
+
+
 def test_an_expandable_segments_empty_mappings_can_go(analyze: Analyze) -> None:
     t = Trace()
     new(t, ADDRESSES, 0x10000000, 64 * MIB)
