@@ -10,13 +10,14 @@ from typing import Any
 
 from cuptimem.output.pages import page as pages
 from cuptimem.output.pages.heading import head, warnings
-from cuptimem.output.text import advice_views, leak_views, peak_views, views
+from cuptimem.output.text import advice_views, fragmentation_views, leak_views, ledger_views, peak_views, views
 from cuptimem.output.text.clock_views import counted_by
 from cuptimem.output.text.part_views import under
 from cuptimem.output.text.words import count, duration, function, plural, share, shortened, signed, size
 from cuptimem.report import grouping
 from cuptimem.report.advice import Advice, Proposal
 from cuptimem.report.chart import PHASES, Chart, Span
+from cuptimem.report.fragmentation import Fragmentation, PinnedSegment
 from cuptimem.report.leaks import Leak
 from cuptimem.report.model import Contributor, Device, Report, Step, first_lines
 from cuptimem.report.parts import drives_loop
@@ -61,6 +62,7 @@ def page(report: Report, *, overview: Span | None = None, fine: Span | None = No
             for oom, frame in ((oom, user_frame(oom.stack)) for oom in report.ooms)
         ],
         advice=None if advised is None or not advised.proposals else _advice_table(advised),
+        reserved=[_reserved_table(one) for one in report.fragmentations if one.segments],
         steps=[_steps_table(report, device) for device in report.devices if _steps_of(report, device.name)],
         counted=clean(counted_by(report.clock)) if report.clock.kind else "",
     )
@@ -467,6 +469,39 @@ def _advice_table(advised: Advice) -> dict[str, Any]:
         "title": f"What would lower the peak on {clean(advised.device)}",
         "caption": f"{size(advised.peak)}{step}{note}. Predicted, each alone: savings do not add up.",
         "rows": [_advice_row(one, advised) for one in advised.proposals],
+    }
+
+
+def _reserved_table(one: Fragmentation) -> dict[str, Any]:
+    """The partly used segments of a device at a moment, with their holes to scale."""
+    return {
+        "title": f"{clean(one.device)} {fragmentation_views.MOMENTS[one.what]}: what PyTorch's allocator holds",
+        "caption": f"{size(one.unused)} of {size(one.reserved)} reserved are in no block, {duration(one.time_ns)} "
+        f"after the start. Of {plural(one.segments_total, 'segment')} the partly used with the most unused bytes:",
+        "rows": [_segment_row(segment) for segment in one.segments],
+    }
+
+
+def _segment_row(segment: PinnedSegment) -> dict[str, Any]:
+    pin = max(segment.pins, key=lambda pin: pin.bytes, default=None)
+    parts = segment.ranges if segment.expandable else (segment,)
+    whole = parts[-1].address + parts[-1].size - segment.address if parts else 1
+    return {
+        "address": hex(segment.address),
+        "size": size(segment.size),
+        "unused": size(segment.size - segment.allocated),
+        "largest": size(segment.largest_free),
+        "gaps": f"{count(segment.ranges_total - 1)}, {size(segment.unmapped)}" if segment.unmapped else "",
+        "where": "(no block)" if pin is None else clean(ledger_views.where(pin.frame, pin.stack_lost)),
+        "parts": [
+            {
+                "left": f"{100 * (part.address - segment.address) / whole:.2f}",
+                "width": f"{100 * part.size / whole:.2f}",
+                "used": f"{100 * part.allocated / part.size:.0f}",
+                "says": f"{size(part.allocated)} of {size(part.size)} in blocks",
+            }
+            for part in parts
+        ],
     }
 
 

@@ -10,7 +10,7 @@ from cuptimem.output.text.words import code, count, duration, function, plural, 
 from cuptimem.report.fragmentation import SEGMENT_PINS, SEGMENTS, Fragmentation, Pin, PinnedSegment, SegmentPin
 from cuptimem.report.stacks import Frame
 
-_MOMENTS = {"oom": "when it refused", "peak": "at its most reserved", "end": "at the end"}
+MOMENTS = {"oom": "when it refused", "peak": "at its most reserved", "end": "at the end"}
 
 
 def full(rows: Sequence[Fragmentation], top: int, torch: str) -> list[Block]:
@@ -26,7 +26,7 @@ def full(rows: Sequence[Fragmentation], top: int, torch: str) -> list[Block]:
 
 def _headline(one: Fragmentation) -> str:
     unused = f"{size(one.unused)} of {size(one.reserved)} reserved are in no block"
-    return f"{one.device} {_MOMENTS[one.what]}, {duration(one.time_ns)} after the start: {unused}"
+    return f"{one.device} {MOMENTS[one.what]}, {duration(one.time_ns)} after the start: {unused}"
 
 
 def variable(torch: str) -> str:

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -17,9 +18,11 @@ from cuptimem.cli import main as cli_main
 from cuptimem.output.pages import timeline
 from cuptimem.output.text import words
 from cuptimem.report.chart import Span
+from cuptimem.report.load import analyze
 from cuptimem.report.model import Report
 from tests.conftest import clean_environment
 from tests.tools.pages import timeline_traces as traces
+from tests.unit.snapshot.made import event, snapshot
 
 
 def report_of(trace: Any, folder: Path, name: str = "crafted.cmem", **options: Any) -> Report:
@@ -339,3 +342,22 @@ def test_the_peak_without_scripts_has_categories(tmp_path: Path) -> None:
 
     table = timeline._peak_table(labelled.report(tmp_path).devices[0])
     assert table["kind"] == "category" and table["rows"][0]["kind"] == "optimizer state"
+
+
+def test_segments_are_in_the_markup_with_their_holes(tmp_path: Path) -> None:
+    """An expandable one of 100 MiB of addresses, whose middle is not mapped: 40 MiB, 20 of a block, and 40 empty."""
+    at, mib = 0x7F0000000000, 1 << 20
+    trace = [
+        event("segment_map", at, 40 * mib, 1),
+        event("segment_map", at + 40 * mib, 20 * mib, 2),
+        event("segment_map", at + 60 * mib, 40 * mib, 3),
+        event("alloc", at, 20 * mib, 4),
+        event("segment_unmap", at + 40 * mib, 20 * mib, 5),
+    ]
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(snapshot([], [trace]), 4))
+    page = timeline.page(analyze(str(path)))
+    assert "60.0 MiB of 80.0 MiB reserved are in no block" in page
+    assert page.count('<div class="segment">') == 2  # at the peak and at the end
+    assert 'title="20.0 MiB of 40.0 MiB in blocks" style="left:0.00%;width:40.00%"><b style="width:50%">' in page
+    assert 'title="0 B of 40.0 MiB in blocks" style="left:60.00%;width:40.00%"><b style="width:0%">' in page
