@@ -70,7 +70,7 @@ DIFFS = {
 }
 WINDOWS = {"windows": (1, 2, 3, 4), "schedule": (2,), "middle": (1,), "hand-windows": (1, 2), "synthetic-cuda": (2, 3)}
 ASKED_OF_WINDOWS = ("summary", "peak", "leaks", "steps")
-EXPORTS = ("json", "csv", "chrome", "memory-viz", "speedscope", "collapsed")
+EXPORTS = ("json", "csv", "chrome", "memory-viz", "speedscope", "collapsed", "firefox", "pprof")
 FEW = 24  # different words in one place of an export: then they are kept themselves
 
 
@@ -146,10 +146,40 @@ def _read(form: str, target: Path) -> Any:
         return pickle.loads(data)
     if data.startswith(b"\x1f\x8b"):
         data = gzip.decompress(data)
+    if form == "pprof":
+        return _fields(data)
     text = data.decode()
     if form == "collapsed":
         return text.splitlines()
     return [json.loads(line) for line in text.splitlines()] if form == "json" else json.loads(text)
+
+
+def _fields(message: bytes) -> dict[str, list[Any]]:
+    """The fields of a protobuf message by number: numbers, or the bytes of texts and messages within."""
+    found: dict[str, list[Any]] = {}
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        tag = varint()
+        value: Any = varint()
+        if tag & 7 == 2:
+            at += value
+            value = message[at - value : at].decode("latin-1")
+        else:
+            assert tag & 7 == 0, "a field that is neither a number nor has a length"
+        found.setdefault(str(tag >> 3), []).append(value)
+    return found
 
 
 def digest(documents: list[Any]) -> Any:
