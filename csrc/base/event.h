@@ -143,6 +143,8 @@ typedef enum cm_holder_flag {
     CM_HOLDER_NODES = 1, /* of graph nodes */
     CM_HOLDER_FIRST = 2, /* of a search: holders found earlier for the leak are outdated */
     CM_HOLDER_ALIVE = 4, /* of all that is alive of a user's line; stack: one that leads to it */
+    CM_HOLDER_MORE = 8,  /* about a holder found earlier: its path, a tab, and the line that puts
+                            there what it holds (train.py:30 in Trainer.log) */
 } cm_holder_flag;
 
 /* --- steps, objects, marks ----------------------------------------------------------------- */

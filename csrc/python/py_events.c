@@ -210,7 +210,8 @@ static PyObject *label(PyObject *module, PyObject *arguments)
 PyDoc_STRVAR(holder_doc,
              "holder(stack, of, device_type, device_index, paths)\n\nWho holds the leak of this "
              "stack id (of: 0; 1: its graph nodes), or what is alive of its line (4). paths: "
-             "(text, count, bytes) of each referrer path. They replace those recorded before.");
+             "(text, count, bytes) of each referrer path. They replace those recorded before, or "
+             "say more of them (+ 8).");
 
 static PyObject *holder(PyObject *module, PyObject *arguments)
 {
@@ -229,11 +230,12 @@ static PyObject *holder(PyObject *module, PyObject *arguments)
         cm_producer *t = cm_enter_hook();
         if (t == NULL)
             continue;
-        cm_event event = {.kind = CM_EV_HOLDER,
-                          .flags = (uint8_t)(of | (i == 0 ? CM_HOLDER_FIRST : 0)),
-                          .stack = stack,
-                          .device_type = (uint8_t)type,
-                          .device_index = (int8_t)index};
+        cm_event event = {
+            .kind = CM_EV_HOLDER,
+            .flags = (uint8_t)(of | (i == 0 && !(of & CM_HOLDER_MORE) ? CM_HOLDER_FIRST : 0)),
+            .stack = stack,
+            .device_type = (uint8_t)type,
+            .device_index = (int8_t)index};
         emit(t, event, false);
         event.kind = CM_EV_HOLDER_PATH;
         event.flags = 0;

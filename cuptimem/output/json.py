@@ -18,7 +18,7 @@ from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.grouping import Group
 from cuptimem.report.held import HeldLine
 from cuptimem.report.kernels import Kernels, KernelTime, KernelUse
-from cuptimem.report.leaks import STEPS_NEEDED, Leak, LeakPart
+from cuptimem.report.leaks import STEPS_NEEDED, Holder, Leak, LeakPart
 from cuptimem.report.ledger import DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine
 from cuptimem.report.line_holders import LineHolders
 from cuptimem.report.model import (
@@ -112,6 +112,7 @@ keys(
     estimated="bytes_estimated",
 )
 keys(LeakPart, "bytes count stack")
+keys(Holder, "path count bytes step put_at?")
 keys(HeldLine, "device bytes count line holders")
 keys(LineHolders, "line held leaks")
 keys(Clock, "kind where changes passed rate")

@@ -19,7 +19,7 @@ from cuptimem import _core, cell_names, sizes
 from cuptimem.errors import own
 from cuptimem.objects import graph_paths, living, referrers
 from cuptimem.objects.referrers import Route, Segment
-from cuptimem.record import refusals
+from cuptimem.record import keeping_line, refusals
 from cuptimem.record.recorder import HolderSearch
 from cuptimem.report.cycles import CYCLE, is_much
 from cuptimem.report.leaks import OTHERS, UNDECIDED, Holder, Leak
@@ -46,6 +46,7 @@ _PATIENCE_SHARE = 0.01
 _EARLY = ("one epoch", "no collection", "carried on")  # suspects that an early search includes, besides verdicts
 _TENSOR, _STORAGE, _CONTEXT = 1, 2, 3  # _CONTEXT: of a custom autograd function
 _OF_ALIVE = 4  # CM_HOLDER_ALIVE
+_MORE = 8  # CM_HOLDER_MORE
 _DEVICES = {"cpu": _core.DEVICE_CPU, "cuda": _core.DEVICE_CUDA, "pinned": _core.DEVICE_PINNED}
 
 _Block = tuple[int, int]  # address, bytes
@@ -441,14 +442,30 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
             if _key(row) in look.known and 2 * named < row["bytes"]:
                 continue
             if named > 0:
-                look.known.add(_key(row))
+                look.known[_key(row)] = holders
             elif look.early:  # what it has not come to may have any name
                 continue
             if row["signature"] == "growing":
                 core.mark(core.MARK_HELD, 2 * row["stack"] + want.by_variable)
             _record(core, row["stack"], int(row["kind"] == "nodes"), row["device"], holders)
 
+        if not look.early:
+            for row in rows:
+                stacks = dict.fromkeys((row["stack"], *(part[2] for part in row["parts"])))
+                keys = ((row["kind"], row["device"], stack) for stack in stacks)
+                known = [one for key in keys for one in look.known.get(key, ())]
+                _record_puts(core, row, known, blocks.files(row), time.time() - look.recorded)
+
     look.record(write)
+
+
+def _record_puts(
+    core: Any, row: Mapping[str, Any], holders: Sequence[Holder], files: Collection[str], since: float
+) -> None:
+    """Which lines put what grows there: behind a tab, with the path of a holder that the trace has."""
+    paths = ((one.path, keeping_line.find(one.path, files, since)) for one in holders if one.is_named)
+    put = [Holder(f"{path}\t{line}", 0, 0) for path, line in paths if line]
+    _record(core, row["stack"], int(row["kind"] == "nodes") | _MORE, row["device"], put)
 
 
 def _record(core: Any, stack: int, of: int, device: str, holders: Sequence[Holder]) -> None:
@@ -528,15 +545,17 @@ class _Kept:
         users: dict[str, bool] = {}
         self._places: dict[int, _Places] = {}
         self._lines: dict[int, _Line | None] = {}
+        self._files: dict[int, list[str]] = {}  # of the user's
         for stack, rows in raw["stacks"].items():
             self._places[stack] = tuple((named(row[0] or ""), row[1], row[2]) for row in rows)
             self._lines[stack] = None
+            self._files[stack] = own_files = []
             for row, (file, _, line) in zip(rows, self._places[stack], strict=True):
                 if file not in users:
                     users[file] = not _core.is_library(row[0] or "", code)
                 if users[file]:
-                    self._lines[stack] = file, line
-                    break
+                    own_files.append(row[0] or "")
+                    self._lines[stack] = self._lines[stack] or (file, line)
         self._by_stack: dict[tuple[str, bool, _Places], list[tuple[int, _Block]]] = {}  # with their steps
         self._by_line: dict[_Line | None, list[tuple[str, _Block]]] = {}
         self._stack_of: dict[_Line | None, int] = {}  # one that leads to the line
@@ -553,6 +572,11 @@ class _Kept:
         stacks = [part[2] for part in row["parts"]]
         lines = [self._lines.get(stack) for stack in (*stacks, row["retained"])]
         return [self._places.get(stack, ()) for stack in stacks], [line for line in lines if line is not None]
+
+    def files(self, row: Mapping[str, Any]) -> list[str]:
+        """The user's files that lead to a row of the core's leaks."""
+        stacks = [row["retained"], *(part[2] for part in row["parts"])]
+        return list(dict.fromkeys(file for stack in stacks for file in self._files.get(stack, ())))
 
     def of(
         self,

@@ -20,9 +20,11 @@ from cuptimem.record import garbage, instruments, process_info, refusals, role, 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
     from typing import TypeVar
+
+    from cuptimem.report.leaks import Holder
 
     _T = TypeVar("_T")
 
@@ -153,7 +155,7 @@ class Capture:
         self.stopped = False
         self.tries_to_stop = 0
         self.role = ""  # as the trace has it
-        self.holders: set[tuple[object, ...]] = set()  # leaks that a name was found for
+        self.holders: dict[tuple[object, ...], Sequence[Holder]] = {}  # of leaks that a name was found for
         self.looking = _thread.RLock()  # held by an early search
         self.looked_last = False  # whether a note says that it got too long for those
 

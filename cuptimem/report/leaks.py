@@ -47,6 +47,7 @@ class Holder(Brief):
     count: int  # blocks, or graph nodes
     bytes: int  # of nodes: estimated
     step: int | None = None  # in which it was searched; None: in none, mostly at the end
+    put_at: str = ""  # of a leak's: the line that puts them there, "train.py:30 in Trainer.log"; "" unknown
 
     @property
     def is_named(self) -> bool:

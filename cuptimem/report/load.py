@@ -352,10 +352,17 @@ def _holder(loader: _Loader, row: Sequence[Any]) -> leaks.Holder:
     return loader.make(leaks.Holder, row, path=row[0] or "?")
 
 
+def _with_lines(holders: Sequence[leaks.Holder]) -> tuple[leaks.Holder, ...]:
+    """What a path and a tab begin is the line that puts there what this path leads to."""
+    lines = dict(one.path.split("\t", 1) for one in holders if "\t" in one.path)
+    return tuple(replace(one, put_at=lines.get(one.path, "")) for one in holders if "\t" not in one.path)
+
+
 def _leak(loader: _Loader, row: Mapping[str, Any]) -> Leak:
     behind = int(made_behind(loader.stack(row["retained"] or row["stack"]), loader.clocks.get(row["loop"])))
     first, last = (max(0, row[key] - behind) for key in ("first_step", "last_step"))
     made = loader.make(Leak, row, first_step=first, last_step=last)
+    made = replace(made, holders=_with_lines(made.holders))
     if made.reason == "no collection" and loader.snapshot:
         return replace(made, reason="collections unknown")
     if made.reason == "garbage":  # nothing with a name held what has died: a search in the loop saw another moment

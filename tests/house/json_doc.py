@@ -94,9 +94,10 @@ REGIONS = {
         more={
             "parts": '`[{"bytes", "count", "stack"}]`, a part per stack, the largest first; they sum to `bytes` and '
             "`count`",
-            "holders": '`[{"path", "count", "bytes", "step"}]`, the most bytes first: how the program refers to '
-            "`count` of its blocks (nodes); `step`: in which it was searched, null at the end; empty where nothing was "
-            "searched, or everything was gone by then",
+            "holders": '`[{"path", "count", "bytes", "step", "put_at"}]`, the most bytes first: how the program refers '
+            "to `count` of its blocks (nodes); `step`: in which it was searched, null at the end; `put_at`: the line "
+            "that puts them there (`train.py:30 in Trainer.log`), null where that is not known; empty where nothing "
+            "was searched, or everything was gone by then",
             "estimated": "true where the bytes are an estimate: of nodes the number is exact, what one takes is "
             "measured by how malloc's bytes grow with them ([leaks.md](leaks.md#the-bytes-of-a-graph))",
             "line": "the frame shown first: of `retained_at`, else of `stack`, the innermost of the user's own code; "
@@ -114,7 +115,7 @@ REGIONS = {
             "bytes": "alive then",
             "count": "blocks alive then",
             "line": "the user's line, a frame",
-            "holders": '`[{"path", "count", "bytes", "step"}]`, the most bytes first; they sum to `bytes`',
+            "holders": '`[{"path", "count", "bytes", "step", "put_at"}]`, the most bytes first; they sum to `bytes`',
         },
     ),
     "ledger": Region(

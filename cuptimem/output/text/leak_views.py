@@ -1,6 +1,7 @@
 """What grows, in words: the bodies of `cuptimem leaks` and of the leaks' place in the summary."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from cuptimem.output.text import garbage_views, held_views, process_views
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
@@ -131,7 +132,8 @@ def _place(leak: Leak) -> list[Block]:
     blocks: list[Block] = []
     retained, made = leak.frame, leak.made_frame
     if leak.kind == "nodes" and leak.retained_at:
-        blocks += [Text(f"{_INDENT}kept by {_frame_line(retained, where(leak))}", "strong"), *_code(retained)]
+        verb = "made at" if any(one.put_at and not _is_at(leak, one.put_at) for one in _holders(leak)) else "kept by"
+        blocks += [Text(f"{_INDENT}{verb} {_frame_line(retained, where(leak))}", "strong"), *_code(retained)]
         if made is not None and _line_of(made) != _line_of(retained):
             blocks += [Text(f"{_INDENT}made at {_frame_line(made, place(made))}{_share_of(made, leak)}"), *_code(made)]
     else:
@@ -269,12 +271,17 @@ def why(leak: Leak) -> str:
     return ". ".join(filter(None, (_holder(leak), reason(leak))))
 
 
-def _holder(leak: Leak) -> str:
-    """Who holds the most of it, where that has a name."""
+def _holder(leak: Leak, short: bool = False) -> str:
+    """Who holds the most of it, where that has a name, and the line that puts it there. short: the name alone."""
     if leak.cause == "cycle":
         return "held only by reference cycles"
     most = max(_holders(leak), key=lambda one: one.bytes, default=None)
-    return held_views.said(most) if most is not None and most.is_named else ""
+    if most is None or not most.is_named:
+        return ""
+    path, line = held_views.said(most), most.put_at
+    if short:
+        path, line = path.split(" → ")[0], line.partition(" in ")[0]
+    return f"{path}, put there by {line}" if line and not _is_at(leak, line) else path
 
 
 def _held(leak: Leak) -> list[Block]:
@@ -286,7 +293,15 @@ def _held(leak: Leak) -> list[Block]:
         if one.step is not None and one.step < leak.last_step:
             part += f", as of step {one.step}"
         blocks += _prose(held_views.said(one) + part, "strong" if one.is_named else "")
+        if one.put_at and not _is_at(leak, one.put_at):
+            blocks += _prose(f"put there by {one.put_at}", "strong")
     return blocks
+
+
+def _is_at(leak: Leak, line: str) -> bool:
+    """Whether a leak's own line is this one (train.py:30, train.py:30 in Trainer.log)."""
+    frame = leak.frame
+    return frame is not None and line.partition(" in ")[0] == f"{Path(frame.file).name}:{frame.line}"
 
 
 def held_as_it_grew(one: LineHolders) -> list[Block]:
@@ -490,7 +505,7 @@ def line(report: Report) -> str:
     found = next(iter(report.leaks or report.undecided), None)
     largest = ""
     if found is not None:
-        holder = _holder(found).split(" → ")[0]
+        holder = _holder(found, short=True)
         largest = f": {where(found)} {_total(found)} a step{_beside_tensors(found, report)}"
         largest += f", {holder}" if holder else ""
     return _lower(_headline(report, _steps_of(judged, len(loops) > 1), largest))

@@ -13,6 +13,7 @@ MADE = {
     "OutOfMemory": {"device"},
     "Step": {"rest_bytes", "rest_count"},
     "Leak": {"stack_lost"},
+    "Holder": {"put_at"},
     "LeakPart": {"stack_lost"},
     "DriverAllocations": {"stack_lost"},
     "SegmentPin": {"stack_lost"},

@@ -86,7 +86,7 @@ def test_json(report: cuptimem.Report) -> None:
     assert first["line"]["line"] == 1 and first["leaks"] == []
     (cpu,) = first["held"]
     assert (cpu["device"], cpu["bytes"], cpu["count"]) == ("cpu", 400, 2)
-    assert cpu["holders"][0] == {"path": "cache in fit()", "count": 1, "bytes": 300, "step": None}
+    assert cpu["holders"][0] == {"path": "cache in fit()", "count": 1, "bytes": 300, "step": None, "put_at": None}
 
 
 def test_under_a_row() -> None:
