@@ -9,6 +9,7 @@ from cuptimem.simulation import changes
 from cuptimem.simulation.fitting import Row
 from cuptimem.simulation.largest import Largest
 from cuptimem.simulation.launch import Setup
+from cuptimem.simulation.ranks import Ranks
 from cuptimem.simulation.result import Assumption, Attempt, Simulation, UnknownRead
 from cuptimem.simulation.tries import Tried
 
@@ -50,6 +51,18 @@ def simulate(one: Simulation) -> dict[str, Any]:
 
 def fits(rows: Sequence[Row], code: int) -> dict[str, Any]:
     return {"schema": SCHEMA, "exit_code": code, "rows": [of(row) for row in rows]}
+
+
+def ranks(found: Sequence[Ranks], world_size: int, code: int) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "exit_code": code,
+        "world_size": world_size,
+        "rows": [
+            {"ranks": list(one.ranks), "run": list(one.run), **({"verdict": None} if one.row is None else of(one.row))}
+            for one in found
+        ],
+    }
 
 
 def _fullest(row: Row, name: str) -> Any:

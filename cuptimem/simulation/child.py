@@ -50,7 +50,10 @@ class _Child:
         self.reads: HostReads | None = None
         self.computed: Computed | None = None
         self.threads: list[dict[str, Any]] = []
-        self.watch = ImportWatch({"torch": self._torch_loaded, "threading": self._threading_loaded}, self._failed)
+        watched = {"torch": self._torch_loaded, "threading": self._threading_loaded}
+        if "world.size" in settings:
+            watched["deepspeed"] = self._deepspeed_loaded
+        self.watch = ImportWatch(watched, self._failed)
 
     def _torch_loaded(self, torch: ModuleType) -> None:
         from cuptimem.errors import recording_core
@@ -74,6 +77,19 @@ class _Child:
             fake_group.install(torch)
         except own(AttributeError) as error:
             self.problems.append(f"DistributedDataParallel is not prepared for the fake process group: {error}")
+        if "world.size" in self.settings:
+            from cuptimem.simulation import fake_world
+
+            rank, size = int(self.settings["world.rank"]), int(self.settings["world.size"])
+            try:
+                fake_world.install(torch, self.settings["world.folder"], rank, size)
+            except own(AttributeError) as error:
+                self.problems.append(f"ranks are not prepared for this version of torch: {error}")
+
+    def _deepspeed_loaded(self, deepspeed: ModuleType) -> None:
+        from cuptimem.simulation import fake_world
+
+        fake_world.refuse_deepspeed(deepspeed)
 
     def _threading_loaded(self, threading: ModuleType) -> None:
         """Notes exceptions in threads: they do not end the program, but leave the thread's work undone."""

@@ -26,7 +26,7 @@ def install(torch: ModuleType) -> None:
 
     def _lazy_init(self: Any) -> None:
         prepare(self)
-        if not self._comm_hooks and torch.distributed.get_backend(self.process_group) == "fake":
+        if not self._comm_hooks and _is_fake(self.process_group):
             from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 
             with contextlib.suppress(RuntimeError):  # one of PyTorch's own in C++ is there, which that list has not
@@ -45,12 +45,9 @@ def _count_communicators(torch: ModuleType) -> None:
     join.argtypes, leave.argtypes = (ctypes.c_int, ctypes.c_void_p), (ctypes.c_void_p,)
     joined: list[tuple[Any, int]] = []  # groups and their communicators
 
-    def helper(size: int, *arguments: Any, **keywords: Any) -> Any:
-        before = set(groups._world.pg_map)
-        made = make(size, *arguments, **keywords)
-        group = made[0]
-        if group in before or group not in groups._world.pg_map or not _stands_for_nccl(torch, group):
-            return made
+    def count(group: Any) -> None:
+        if group not in groups._world.pg_map or not _stands_for_nccl(torch, group):
+            return
 
         def take() -> None:
             found = ctypes.c_void_p()
@@ -61,7 +58,17 @@ def _count_communicators(torch: ModuleType) -> None:
             joined.append((group, found.value or 0))
 
         torch.cuda._lazy_call(take)
+
+    def helper(size: int, *arguments: Any, **keywords: Any) -> Any:
+        before = set(groups._world.pg_map)
+        made = make(size, *arguments, **keywords)
+        if made[0] not in before:
+            count(made[0])
         return made
+
+    def registered(group: Any, *arguments: Any, **keywords: Any) -> None:
+        register(group, *arguments, **keywords)
+        count(group)
 
     def destroy_process_group(*arguments: Any, **keywords: Any) -> None:
         destroy(*arguments, **keywords)
@@ -69,11 +76,24 @@ def _count_communicators(torch: ModuleType) -> None:
             joined.remove(one)
             leave(one[1])
 
-    groups._new_process_group_helper = helper
+    register: Any = getattr(groups, "_register_pg_in_world", None)
+    if register is not None:  # from torch 2.14 on, where groups are also made by splitting others
+        groups._register_pg_in_world = registered
+    else:
+        groups._new_process_group_helper = helper
     groups.destroy_process_group = torch.distributed.destroy_process_group = destroy_process_group
 
 
+def _is_fake(group: Any) -> bool:
+    """Also where it has the name of what it stands for (fake_world.py)."""
+    return any(group._get_backend(one).name() == "fake" for one in group._device_types)
+
+
 def _stands_for_nccl(torch: ModuleType, group: Any) -> bool:
-    """Whether it is the fake one on CUDA devices."""
+    """Whether it is a fake one on CUDA devices, and no gloo's."""
+    groups = torch.distributed.distributed_c10d
     devices = [one for one in group._device_types if one.type == "cuda"]
-    return bool(devices) and group._get_backend(devices[0]).name() == "fake"
+    if not devices or group._get_backend(devices[0]).name() != "fake":
+        return False
+    config = groups.BackendConfig(groups.Backend(groups._world.pg_map[group][0]))
+    return bool(config.get_device_backend_map().get("cuda") != "gloo")

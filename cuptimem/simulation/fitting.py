@@ -73,7 +73,7 @@ def answers(cases: Sequence[Case], ask: Ask, *, arithmetic: bool) -> tuple[Row, 
         for number in group:
             row = _derived(nearest, cases[number]) if arithmetic and nearest is not None else None
             if row is None:
-                row = nearest = _asked(cases[number], ask(cases[number]))
+                row = nearest = asked(cases[number], ask(cases[number]))
             rows[number] = row
             if row.verdict == "script failed":
                 return (*(rows[other] for other in sorted(rows) if other != number), row)
@@ -94,7 +94,7 @@ def _by_architecture(cases: Sequence[Case]) -> list[list[int]]:
     return [sorted(group, key=lambda number: -cases[number].setup.memory) for group in groups.values()]
 
 
-def _asked(case: Case, one: Simulation) -> Row:
+def asked(case: Case, one: Simulation) -> Row:
     return Row(case, one.verdict, one.reason, _taken(one), "run", one)
 
 

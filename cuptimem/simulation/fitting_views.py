@@ -9,7 +9,7 @@ from cuptimem.simulation.fitting import Row
 from cuptimem.simulation.views import interval
 
 _LINES = 5
-_WORDS = {
+WORDS = {
     "fits": "fits",
     "fits with settings": "does not fit",
     "does not fit": "does not fit",
@@ -31,7 +31,7 @@ def blocks(rows: Sequence[Row], settings: bool) -> list[Block]:
     fitting = sum(row.verdict == "fits" for row in rows)
     title = f"It fits {'with' if settings else 'on'} {fitting} of {plural(len(rows), what)}"
     title += f" on {rows[0].case.setup.card.key} with {size(rows[0].case.setup.memory)}" if settings else ""
-    said: list[Block] = [Text(title, "title"), Text(), table, *_peak(rows), Text()]
+    said: list[Block] = [Text(title, "title"), Text(), table, *peak(rows), Text()]
     if any(row.by == "arithmetic" for row in rows):
         line = (
             "arithmetic: the card has clearly more or less memory than the program took on another of its architecture"
@@ -42,12 +42,16 @@ def blocks(rows: Sequence[Row], settings: bool) -> list[Block]:
 
 
 def _row(row: Row, settings: bool) -> tuple[str, ...]:
-    free = row.free
-    cells = [row.case.name, *([] if settings else [size(row.case.setup.memory)]), _WORDS[row.verdict]]
-    cells.append("" if free is None else size(free) if free >= 0 else f"{size(-free)} short")
+    cells = [row.case.name, *([] if settings else [size(row.case.setup.memory)]), WORDS[row.verdict]]
+    cells.append(room(row))
     cells.append(interval(row.takes))
     cells += _cache(row) if settings else [row.by]
     return (*cells, "" if row.verdict == "fits" else row.reason)
+
+
+def room(row: Row) -> str:
+    free = row.free
+    return "" if free is None else size(free) if free >= 0 else f"{size(-free)} short"
 
 
 def _cache(row: Row) -> list[str]:
@@ -62,11 +66,11 @@ def _cache(row: Row) -> list[str]:
     return [interval(fullest.reserved), size(max(0, beside))]
 
 
-def _peak(rows: Sequence[Row]) -> list[Block]:
+def peak(rows: Sequence[Row]) -> list[Block]:
     """Of the first on which it fits, else of the first that was run."""
     for row in sorted(rows, key=lambda one: one.verdict != "fits"):
-        peak = None if row.simulation is None else row.simulation.peak
-        if peak is not None:
-            title = f"What the peak is made of ({row.case.name}): {size(peak.bytes)} in tensors"
-            return [Text(), Text(title, "title"), *lines_table(peak, _LINES)]
+        found = None if row.simulation is None else row.simulation.peak
+        if found is not None:
+            title = f"What the peak is made of ({row.case.name}): {size(found.bytes)} in tensors"
+            return [Text(), Text(title, "title"), *lines_table(found, _LINES)]
     return []

@@ -27,6 +27,7 @@ from cuptimem.errors import Error, recording_core
 from cuptimem.record import autostart, startup
 from cuptimem.simulation import child, processes, settings
 from cuptimem.simulation.cards import Card, Context
+from cuptimem.simulation.world import World
 
 # What an event may lag behind at the high end. A GPU's work queue holds about a thousand launches: the host cannot be
 # further ahead, so memory that waits for an event of another stream comes back after so many at the latest.
@@ -61,6 +62,7 @@ class Setup:
     other_integers: int = 0  # what such integers read as
     collects: bool = False  # Python's collector runs whenever tensors have grown by a share of the device
     pinned: tuple[str, ...] = ()  # lines, as FILE:LINE, at which all that is read does so each time
+    world: World | None = None  # the rank that runs, of several; None: the program is none of several
 
     @property
     def context_range(self) -> Context:
@@ -145,7 +147,8 @@ def environment(base: Mapping[str, str], setup: Setup, folder: str, trace: str, 
     if overwrite:
         ours["CUPTIMEM_OVERWRITE"] = "1"
     own.pop(CONV_WORKSPACE, None)
-    return {**own, **ours, **_modelled(base, setup)}
+    ranks = {} if setup.world is None else setup.world.variables()
+    return {**own, **ours, **_modelled(base, setup), **ranks}
 
 
 def _modelled(base: Mapping[str, str], setup: Setup) -> dict[str, str]:
@@ -254,6 +257,7 @@ def run(
         "parent": str(os.getpid()),
         **{f"pin.{line}": "1" for line in setup.pinned},
         **{f"assume.{operator}": repr(share) for operator, share in (setup.assume or {}).items()},
+        **({} if setup.world is None else setup.world.settings()),
     }
     with open(child.made(os.path.join(folder, child.SETTINGS)), "w", encoding="utf-8") as file:
         file.writelines(f"{name}={value}\n" for name, value in wishes.items())
