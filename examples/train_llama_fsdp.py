@@ -78,10 +78,10 @@ class Llama(nn.Module):
 
 
 def selective():
-    count = {False: 0, True: 0}  # of a block's matrix products, and of those that are made again
+    count = {False: 0, True: 0}  # of a block's matrix products, and of those that are made again; LoRA's are no step
 
     def policy(context, operator, *arguments, **keywords):
-        if operator == torch.ops.aten.mm.default:
+        if operator == torch.ops.aten.mm.default and RANK not in arguments[1].shape:
             count[context.is_recompute] += 1
             keep = count[context.is_recompute] % 2 == 1
         else:

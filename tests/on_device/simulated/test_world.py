@@ -81,6 +81,7 @@ assert all(one.grad is not None for one in layers.parameters())
 )
 
 
+@pytest.mark.extended
 def test_stages_are_ranks_of_their_own(simulate):
     done = simulate(STAGES, "--world-size", "2", verb="fits")
     assert done.code == 0, done.err
@@ -111,6 +112,7 @@ DistributedDataParallel(beside, device_ids=[local], process_group=mesh.get_group
 )
 
 
+@pytest.mark.extended
 def test_parts_of_tensors_and_replicas_of_them(simulate):
     done = simulate(SPLIT, "--world-size", "4", "--ranks", "1", verb="fits")
     assert done.code == 0, done.err
@@ -121,6 +123,7 @@ def test_parts_of_tensors_and_replicas_of_them(simulate):
     )
 
 
+@pytest.mark.extended
 def test_a_rank_that_fails_is_named(simulate):
     failing = START + "dist.init_process_group()\ntorch.ones(1, device='cuda')\nassert rank != 2, 'of rank 2'\n"
     done = simulate(failing, "--world-size", "4", verb="fits")
