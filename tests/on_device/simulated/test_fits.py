@@ -1,8 +1,11 @@
 """`cuptimem fits`: does each row of its tables say what `cuptimem simulate` says of that card or setting?"""
 
+import subprocess
+
 import pytest
 
 from cuptimem.cli import fits
+from tests.conftest import ROOT, clean_environment
 from tests.on_device.simulated.test_simulate import FRAGMENTED
 
 pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
@@ -72,3 +75,20 @@ def test_a_program_that_fails_ends_the_table(simulate):
     done = simulate("import torch\ntorch.ones(1, device='cuda')\nraise SystemExit(7)\n", verb="fits", json=False)
     assert done.code == 5 and done.err.count("running it") == 1
     assert "the program failed" in done.out
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize(("memory", "code"), [("1GiB", 0), ("500MiB", 3)])
+def test_the_gate_of_the_example(sim_python, memory, code):
+    command = [
+        sim_python,
+        "-m",
+        "cuptimem",
+        "fits",
+        "--gate",
+        "--memory",
+        memory,
+        ROOT / "examples" / "ci" / "train.py",
+    ]
+    done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True)
+    assert done.returncode == code, done.stdout + done.stderr
