@@ -14,10 +14,11 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from types import GetSetDescriptorType, ModuleType
+from types import GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from cuptimem import _core
+from cuptimem.errors import own
 
 TENSOR, STORAGE, MODULE, OPTIMIZER, POOL, STEPPER = 1, 2, 3, 4, 5, 6
 """STEPPER: of a class that steps and clears gradients as optimizers do, and is none of PyTorch's."""
@@ -184,6 +185,19 @@ def attributes(item: Any) -> dict[str, Any]:
             found = slot.__get__(item) if type(slot) is GetSetDescriptorType else {}
             return found if type(found) is dict else {}
     return {}
+
+
+def slots(item: Any) -> Iterator[Any]:
+    """What its `__slots__` hold, where descriptors of C stand for them."""
+    for cls in mro(type(item)):
+        names = _namespace(cls).get("__slots__", ())
+        for name in (names,) if type(names) is str else tuple(names) if type(names) in (list, tuple) else ():
+            slot = _namespace(cls).get(name)
+            if type(slot) is MemberDescriptorType:
+                try:
+                    yield slot.__get__(item)
+                except own(AttributeError):  # not set
+                    continue
 
 
 def is_tensor(torch: Any, item: Any) -> bool:

@@ -397,7 +397,8 @@ class _Walk:
     def _parts(self, tensor: Any, plain: bool) -> Iterable[Any]:
         """Of a sparse tensor, and of a wrapper that has its tensors as attributes (a DTensor, a quantized weight)."""
         if not plain:
-            return [item for item in living.attributes(tensor).values() if living.is_tensor(self.torch, item)]
+            inside = (*living.attributes(tensor).values(), *living.slots(tensor))
+            return [item for item in inside if living.is_tensor(self.torch, item)]
         if self.base.device.__get__(tensor).type == "meta" or tensor.layout == self.torch.strided:
             return []
         names = living.part_names(self.torch, tensor) or ()

@@ -296,9 +296,12 @@ def test_other_tensors_have_their_shape_and_no_name(trace: Path) -> None:
     assert found[GRADIENT][block(leaf.grad)] == "\tfloat32 6"
 
 
-def test_sparse_gradients_and_wrapped_tensors(trace: Path) -> None:
+@pytest.mark.parametrize("slots", [(), ("inner",)])
+def test_sparse_gradients_and_wrapped_tensors(trace: Path, slots: tuple[str, ...]) -> None:
     class Wrapper(torch.Tensor):
-        """As quantized weights and sharded tensors are."""
+        """As quantized weights and sharded tensors (DTensor has slots) are."""
+
+        __slots__ = slots
 
         @staticmethod
         def __new__(cls: Any, inner: Any) -> Any:
