@@ -29,7 +29,7 @@ _REASONS = {
     "of a profile makes one. In the middle of a run, call gc.collect() before you ask for the report; if the program "
     "is killed, let it call gc.collect() every few hundred steps",
     "collections unknown": "a snapshot of PyTorch's does not say when Python's garbage collection ran, so it may be "
-    "garbage that waits for one. Call gc.collect() before you dump the snapshot: what is still alive then is none",
+    "garbage that waits for one. If the program called gc.collect() before it dumped the snapshot, it is a leak",
     "filling": "it is in a container with a bound that has not been reached (a deque with maxlen, a list with empty "
     "places): record until it is full",
     "late garbage": "it went in the collection at the end, when the loop's function had returned: garbage that waited, "

@@ -288,7 +288,7 @@ REASONS = {
     "stopped": "a cache that fills up",
     "one epoch": "where there is only one epoch (max_steps)",
     "no collection": "call gc.collect() before you ask",
-    "collections unknown": "Call gc.collect() before you dump the snapshot",
+    "collections unknown": "If the program called gc.collect() before it dumped the snapshot, it is a leak",
     "filling": "record until it is full",
     "late garbage": "a trainer and its callback",
     "garbage": "waited for a collection",
