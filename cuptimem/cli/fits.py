@@ -124,6 +124,7 @@ def _answer(request: argparse.Namespace, cases: "list[Case]") -> int:
         nonlocal asked
         asked += 1
         done = "" if len(cases) == 1 else f" ({asked} of at most {len(cases)})"
+        done = f" (run {asked})" if request.world_size else done  # a rank that waits for another runs again
         how = "with" if request.compare_settings else "as" if request.world_size else "on"
         complain(f"running it {how} {case.name}{done}")
         with tempfile.TemporaryDirectory(prefix="cuptimem-sim-") as folder:

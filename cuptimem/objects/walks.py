@@ -395,7 +395,7 @@ class _Walk:
             return
 
     def _parts(self, tensor: Any, plain: bool) -> Iterable[Any]:
-        """Of a sparse tensor, and of a wrapper that has its tensors as attributes (a DTensor, a quantized weight)."""
+        """Of a sparse tensor, and of a wrapper that has its tensors in attributes or slots (a DTensor)."""
         if not plain:
             inside = (*living.attributes(tensor).values(), *living.slots(tensor))
             return [item for item in inside if living.is_tensor(self.torch, item)]

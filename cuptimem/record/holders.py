@@ -19,7 +19,7 @@ from cuptimem import _core, cell_names, sizes
 from cuptimem.errors import own
 from cuptimem.objects import graph_paths, living, referrers
 from cuptimem.objects.referrers import Route, Segment
-from cuptimem.record import keeping_line, refusals
+from cuptimem.record import refusals
 from cuptimem.record.recorder import HolderSearch
 from cuptimem.report.cycles import CYCLE, is_much
 from cuptimem.report.leaks import OTHERS, UNDECIDED, Holder, Leak
@@ -463,6 +463,8 @@ def _record_puts(
     core: Any, row: Mapping[str, Any], holders: Sequence[Holder], files: Collection[str], since: float
 ) -> None:
     """Which lines put what grows there: behind a tab, with the path of a holder that the trace has."""
+    from cuptimem.record import keeping_line  # not in the slice of a search while the program runs
+
     paths = ((one.path, keeping_line.find(one.path, files, since)) for one in holders if one.is_named)
     put = [Holder(f"{path}\t{line}", 0, 0) for path, line in paths if line]
     _record(core, row["stack"], int(row["kind"] == "nodes") | _MORE, row["device"], put)

@@ -12,6 +12,7 @@ import linecache
 import os
 import re
 import stat
+import tokenize
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,8 +85,11 @@ def find(path: str, files: Collection[str], since: float) -> str:
     trees = {file: tree for file in (*files, *_files_of_program()) if (tree := _tree(file, name, since)) is not None}
     bases = _bases(trees.values())
     found = _Found()
-    for file, tree in trees.items():
-        _Reader(wanted, file, bases, found).read(tree, _Place())
+    try:
+        for file, tree in trees.items():
+            _Reader(wanted, file, bases, found).read(tree, _Place())
+    except own(RecursionError):  # an expression of thousands of operators
+        return ""
     if found.escapes or found.others & found.put_to or len({put[:2] for put in found.puts}) != 1:
         return ""
     file, line, function = min(found.puts)
@@ -114,11 +118,12 @@ def _source(file: str, since: float) -> str:
         return "".join(known[2]) if len(known) == 4 and known[1] is None else ""  # no file: what the notebook gave
     try:
         found = os.stat(file)
-    except own(OSError, ValueError):
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES or found.st_mtime > since:
+            return ""
+        with tokenize.open(file) as text:  # not linecache.getlines, which would keep it for the program's life
+            return text.read()
+    except own(OSError, ValueError, SyntaxError):  # gone meanwhile, or in no encoding that it names
         return ""
-    if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES or found.st_mtime > since:
-        return ""
-    return "".join(linecache.getlines(file))
 
 
 def _bases(trees: Collection[ast.Module]) -> dict[str, set[str]]:
