@@ -517,6 +517,12 @@ def _names(error: BaseException | None = None, is_near: bool = False) -> _Roots:
     return roots
 
 
+def prepare() -> None:
+    """What a search of the nearest reads of code and modules, and keeps for the next one."""
+    near.own_modules()
+    collections.deque(_running(None), 0)
+
+
 def _near(roots: _Roots, most: int) -> list[Any]:
     """The objects to which names of the program's own lead, the nearest first, and its namespaces and classes."""
     own = roots.spaces[: roots.own]

@@ -8,7 +8,9 @@ program's code.
 
 from __future__ import annotations
 
+import _thread
 import math
+import signal
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,15 +35,15 @@ _SHARE = 0.1  # of the largest path's bytes: what holds less is left out
 _BLOCKS = 1 << 12  # of one leak that are searched for; a larger leak is sampled evenly
 _BLOCKS_EARLY = 1 << 9  # in an early search, of all leaks together
 _NEAREST = 1 << 12  # objects that an early search visits
-_NODES = 1 << 8  # ... and graph nodes
+_NODES = 1 << 7  # ... and graph nodes
 _SAME = 3  # tensors of one block
 _VIEW = 4  # a view of less than such a part of its block is said to keep it
 _VIEWED_BYTES = 4096  # blocks below that are not worth a word
 _STEPS = 8  # of a path in words
 _LENGTH = 400  # characters
 _PATIENCE_SECONDS = 2.0  # for the analysis at the end, or the share below of the time recorded
-_EVENTS_TOGETHER = 5000  # up to so many are read in the slice that searches, too
-_EARLY_SECONDS = 0.1  # ... of so few events as an early search reads, on a slow machine
+_EVENTS_TOGETHER = 5000  # up to so many are read in the slice that searches, more in another thread
+_EARLY_SECONDS = 0.5  # ... of so few events as an early search reads, on a slow machine
 _PATIENCE_SHARE = 0.01
 _EARLY = ("one epoch", "no collection", "carried on")  # suspects that an early search includes, besides verdicts
 _TENSOR, _STORAGE, _CONTEXT = 1, 2, 3  # _CONTEXT: of a custom autograd function
@@ -388,25 +390,32 @@ def note(core: Any, look: HolderSearch) -> None:
 
 
 def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
-    """The same in two slices: what grows is read from the recording, then its holders are looked for."""
+    """The same in slices: what grows is read from the recording, then its holders are looked for."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "UntypedStorage"):
         return
     patience = _EARLY_SECONDS if look.early else max(_PATIENCE_SECONDS, look.recorded * _PATIENCE_SHARE)
     source = look.source()
-    raw = None if source is None else _analysis(core, source, patience)
-    if raw is None:
-        if source is not None and not look.early:
-            raise TimeoutError(f"reading the recording takes more than {patience:.1f} s")
+    if source is None:
         return
     if look.early and core.capture_counts()["events"] > _EVENTS_TOGETHER:
-        yield
+        reading = _Reading(core, source, patience)
+        referrers.prepare()
+        while not reading.is_done:
+            yield
+        raw, blocks = reading.take()
+    else:
+        raw, blocks = _analysis(core, source, patience), None
+    if raw is None:
+        if not look.early:
+            raise TimeoutError(f"reading the recording takes more than {patience:.1f} s")
+        return
     reasons = _EARLY if look.early else UNDECIDED
     rows = [row for row in _growing(raw, reasons) if not (look.early and _key(row) in look.known)]
     waited = {} if look.early else _waited(raw)
     if not look.alive and not rows and not waited:
         return
-    blocks = _Kept(raw)
+    blocks = blocks or _Kept(raw)
     wants = [
         blocks.of(
             row["kind"],
@@ -477,7 +486,7 @@ def _record(core: Any, stack: int, of: int, device: str, holders: Sequence[Holde
 
 
 def _analysis(core: Any, source: tuple[str, object, int], patience: float) -> Mapping[str, Any] | None:
-    """The analysis of this source: no objects of the program's. None if it takes longer."""
+    """The analysis of this source: no objects of the program's. None if it takes longer, of this thread's time."""
     deadline = time.thread_time() + patience
     is_late = False
 
@@ -493,6 +502,39 @@ def _analysis(core: Any, source: tuple[str, object, int], patience: float) -> Ma
             return None
         raise
     return found
+
+
+class _Reading:
+    """An analysis for an early search, in a thread of its own, which has the interpreter's lock only while it makes
+    objects of the result. The program's thread does not wait for it."""
+
+    def __init__(self, core: Any, source: tuple[str, object, int], patience: float) -> None:
+        self.is_done = False
+        self._found: tuple[Mapping[str, Any] | None, _Kept | None] = None, None
+        self._error: Exception | None = None
+        try:
+            _thread.start_new_thread(self._read, (core, source, patience))
+        except own(RuntimeError):  # no more threads; Python is ending
+            self._read(core, source, patience)
+
+    def _read(self, core: Any, source: tuple[str, object, int], patience: float) -> None:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            raw = _analysis(core, source, patience)
+            is_growing = raw is not None and any(_growing(raw, _EARLY))
+            self._found = raw, _Kept(raw) if raw is not None and is_growing else None
+        except own(Exception) as error:
+            self._error = error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            self.is_done = True
+
+    def take(self) -> tuple[Mapping[str, Any] | None, _Kept | None]:
+        """The analysis, None: it would have taken too long; with its blocks, if anything grows. Raises what it has
+        raised."""
+        if self._error is not None:
+            raise self._error
+        return self._found
 
 
 def _waited(raw: Mapping[str, Any]) -> dict[str, list[int]]:

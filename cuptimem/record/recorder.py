@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
 
 
-EARLY_EVENTS = 30_000  # that a search reads while the loop runs: some 5 ms
-EVENTS_A_SECOND = 30_000  # ... for each second of steps so far: 0.5 % of it, so that a pause is a small part of a step
-_MOST_EVENTS = 60_000  # ... at most: some 8 ms
+EARLY_EVENTS = 120_000  # that a search reads while the loop runs, beside it: some 20 ms
+EVENTS_A_SECOND = 30_000  # ... for each second of steps so far: 0.5 % of it
+_MOST_EVENTS = 480_000  # ... at most: some 80 ms
 
 _lock = _thread.RLock()
 _capture: "Capture | None" = None

@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 import threading
+import time
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -545,6 +546,49 @@ def test_a_child_forked_during_a_search_collects_garbage() -> None:
                 os._exit(not gc.isenabled())
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert gc.isenabled()
+
+
+def test_a_long_reading_is_beside_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program's thread goes on with its steps, and searches when what was read is there."""
+    threads: list[int] = []
+    readings: list[holders._Reading] = []
+    may_read, analysis, begin = threading.Event(), holders._analysis, holders._Reading.__init__
+
+    def analysis_here(*arguments: Any) -> Any:
+        threads.append(threading.get_ident())
+        assert len(threads) > 1 or may_read.wait(60)
+        return analysis(*arguments)
+
+    def begin_here(reading: holders._Reading, *arguments: Any) -> None:
+        readings.append(reading)
+        begin(reading, *arguments)
+
+    def each(step: int) -> None:
+        if step == 30:  # the search was due after step 23, and nothing has waited for it
+            may_read.set()
+            while not readings[0].is_done:
+                time.sleep(0.001)
+            assert len(readings) == 1 and threads[0] != threading.get_ident()
+
+    monkeypatch.setattr(holders._Reading, "__init__", begin_here)
+    monkeypatch.setattr(holders, "_EVENTS_TOGETHER", 0)
+    monkeypatch.setattr(holders, "_analysis", analysis_here)
+    with cuptimem.profile() as prof:
+        train(48, each)
+    assert threads[-1] == threading.get_ident()  # at the end
+    assert len(paths(prof.report)) == 1 and paths(prof.report)[0].startswith("losses in train() → list[0:")
+    assert "problems" not in prof.report.environment
+
+
+def test_a_reading_that_fails_is_a_problem_of_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: Any) -> Any:
+        raise OSError("no more memory")
+
+    monkeypatch.setattr(holders, "_EVENTS_TOGETHER", 0)
+    monkeypatch.setattr(holders, "_analysis", fails)
+    with cuptimem.profile() as prof:
+        train(48)
+    assert prof.report.environment["problems"] == "holders are not known: OSError: no more memory"
 
 
 def test_an_analysis_that_takes_too_long_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
