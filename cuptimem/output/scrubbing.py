@@ -79,7 +79,7 @@ class Scrubber:
         if key == "ring.path":  # the copy has what was there: it names no file
             return ""
         if key == "code":  # packages, as files name them
-            return self._without_names(self._hidden(text))
+            return self.without_names(self._hidden(text))
         return text if key in _AS_THEY_ARE else self._new(text)
 
     def _new(self, text: str) -> str:
@@ -90,12 +90,12 @@ class Scrubber:
             return self._of_file(_SLASHES.sub("/", text))
         if self._place is not None:
             text = self._place.sub(lambda match: "." if match[0] == self._directory else "~", text)
-        return self._without_names(self._hidden(text))
+        return self.without_names(self._hidden(text))
 
     def _of_file(self, path: str) -> str:
         """A library's file stays one, and a user's: then a name in it stays."""
         found = self._hidden(self._of_path(path))
-        without = self._without_names(found)
+        without = self.without_names(found)
         return without if is_no_users(without) == is_no_users(found) else found
 
     def _of_path(self, path: str) -> str:
@@ -118,7 +118,8 @@ class Scrubber:
             text = text.replace(part, "hidden")
         return text
 
-    def _without_names(self, text: str) -> str:
+    def without_names(self, text: str) -> str:
+        """The text with a word for the host and for each user."""
         return text if self._word is None else self._word.sub(self._stand_in, text)
 
     def _stand_in(self, name: re.Match[str]) -> str:

@@ -25,7 +25,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 # What is typed, its last word unfinished, in a folder with a.cmem, b.txt, train.py and old/.
 TYPED = {
     "su": {"summary"},
-    "doctor --": {"--help", "--json", "--all", "--max-bytes", "--most"},
+    "doctor --": {"--help", "--json", "--all", "--bundle", "--force", "--max-bytes", "--most"},
     "peak --at ": {"start", "peak", "end", "oom"},
     "completion ": {"bash", "zsh", "fish"},
     "summary ": {"a.cmem", "old"},

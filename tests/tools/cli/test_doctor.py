@@ -3,7 +3,9 @@
 import importlib.util
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import venv
@@ -285,3 +287,35 @@ def test_slots_that_are_not_there():
     assert checks["CPU frees"].text == "a::c in libx.so could not be intercepted"
     assert (checks["nodes destroyed"].state, checks["nodes destroyed"].text) == ("ok", "a::d in liby.so (2)")
     assert all(check.cost and check.fix for check in checks.values() if check.state != "ok")
+
+
+def test_a_bundle_has_no_name_of_a_user_or_of_a_folder(bare, tmp_path):
+    work = tmp_path / "secret-project"
+    work.mkdir()
+    settings = {
+        "HOME": "/home/CORP/jane.doe",
+        "CUPTIMEM_RING_DIR": "/home/CORP/jane.doe/rings",
+        "CUDA_HOME": "/data/secret-project/cuda-13",
+        "PYTHONPATH": f"{ROOT}:/mnt/secret-project/jane.doe/lib",
+        "AWS_SECRET_ACCESS_KEY": "secret-project",
+    }
+    code, said = doctor(bare, work, "--bundle", env=settings)
+    file = work / "cuptimem-doctor.json"
+    text, answer = file.read_text(), json.loads(file.read_text())
+    for hidden in ("secret-project", "jane", str(ROOT), bare, str(tmp_path)):
+        assert hidden not in text, hidden
+    assert not re.search(rf"\b{re.escape(socket.gethostname())}\b", text)
+    _, shown = doctor(bare, work)
+    assert [one["name"] for one in answer["checks"]] == [one["name"] for one in shown["checks"]]
+    assert answer["works"] is (code == 0) and f"wrote {file.name}" in said
+    assert (
+        answer["variables"]["CUDA_HOME"] == ".../cuda-13" and answer["python"]["version"] and answer["system"]["libc"]
+    )
+    done = subprocess.run(
+        [bare, "-m", "cuptimem", "doctor", "--bundle"],
+        cwd=work,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and "exists; choose another name, or replace it with --force" in done.stderr
