@@ -112,7 +112,7 @@ class Search:
             # Listed before this search makes objects that refer to them. The search itself is among them: see close.
             self.objects = all_objects(keep_tuples=True)
             self._roots = _names(error)
-            known = {id(one) for one in self.objects if type(one) is tuple}
+            known = self._roots.tuples.keys() & map(id, self.objects)
             self.objects += [one for at, one in self._roots.tuples.items() if at not in known]
         self._nearest = nearest
         self._parents: dict[int, list[Any]] = {}

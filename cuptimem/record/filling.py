@@ -43,7 +43,8 @@ _namespace = type.__dict__["__dict__"].__get__
 def note(core: "ModuleType") -> None:
     """Marks the blocks in containers that are still filling. While torch is being imported there are none."""
     look = _Look(core)
-    look.read(core.tracked(gc.get_objects, False), _MOST)
+    containers = core.select(core.tracked(gc.get_objects, False), _is_container)
+    look.read([container for _, container in containers], _MOST)
 
 
 def note_in_slices(core: "ModuleType") -> "Iterator[None]":
@@ -105,6 +106,10 @@ class _Look:
         if address and address not in self.noted:
             self.noted.add(address)
             self.core.mark(self.core.MARK_FILLING, address)
+
+
+def _is_container(cls: type) -> bool:
+    return cls is deque or cls is list
 
 
 def _has_room(container: "_Container") -> bool:
