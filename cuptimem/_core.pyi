@@ -168,6 +168,13 @@ def trace_rewrite(
 ) -> None: ...
 def trace_dump(path: str, limit: int = 0) -> list[tuple[Any, ...]]: ...
 
+# samples of the process tree (csrc/python/py_tree.c)
+_Process = tuple[int, int, int, int, str, tuple[int, ...] | None, tuple[int, ...] | None]
+_Tree = tuple[int, int, int, int, int, list[_Process], list[tuple[int, int, str]] | None]
+
+def tree_samples(path: str, /) -> list[_Tree]: ...
+def tree_now(pid: int, /) -> _Tree | None: ...
+
 # PyTorch's memory snapshots (csrc/python/py_snapshot.c)
 def snapshot_convert(
     read: Callable[[], bytes], describe: Callable[[dict[str, Any]], dict[str, str]], target: str, private: bool = False

@@ -4,6 +4,7 @@
 #define CM_BASE_HELPER_THREAD_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,5 +12,8 @@
 int cm_helper_start(pthread_t *thread, void *(*work)(void *), void *argument, size_t stack);
 /* *id: its kernel thread id, which it has written itself. */
 int cm_helper_join(pthread_t thread, const int32_t *id);
+/* Gives the calling thread a descriptor table of its own: it takes no number from the program, and
+ * its close drops no file lock. false: the system refuses. */
+bool cm_helper_own_descriptors(void);
 
 #endif

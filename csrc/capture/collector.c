@@ -21,6 +21,7 @@
 #include "ringfile.h"
 #include "source_text.h"
 #include "statm.h"
+#include "tree_sample.h"
 #include "wake.h"
 
 enum {
@@ -108,6 +109,15 @@ static void sample_memory(uint64_t now)
         return;
     cm_collector.sampled_bytes = size.resident;
     emit(0, (cm_event){.kind = CM_EV_SAMPLE, .size = size.resident, .address = CM_SAMPLE_RSS});
+}
+
+static void sample_tree(uint64_t now)
+{
+    const void *chunk;
+    size_t length;
+
+    if (!cm_collector_failed() && cm_tree_sample_poll(now, &chunk, &length))
+        cm_collector_write_tree(chunk, length);
 }
 
 static void report_unowned_losses(void)
@@ -212,6 +222,7 @@ static void round_of_work(void)
 
     sample_memory(now);
     collect(WHEN_DUE);
+    sample_tree(now);
     cm_collector_write_source_lines(false);
     if (!cm_collector_failed())
         cm_ring_consumer_reclaim(now);
@@ -345,6 +356,7 @@ int cm_collector_pause(void)
     atomic_store(&cm_collector.quit, 1);
     cm_wake_collector_hook();
     int status = cm_helper_join(cm_collector.thread, &cm_collector.tid);
+    cm_tree_sample_pause();
     cm_collector.running = false;
     return status;
 }
@@ -388,6 +400,7 @@ int cm_collector_start(cm_writer *writer, const char *path, uint64_t max_size, u
     cm_collector.wait_ms = WAIT_SHORT_MS;
     atomic_store(&cm_collector.bytes, cm_writer_size(writer));
     cm_heap_sample_begin();
+    cm_tree_sample_begin();
     cm_ring_consumer_begin();
     int status = prepare();
     if (status == 0)
@@ -447,6 +460,10 @@ int cm_collector_finish(const char *const *notes)
     }
     collect(REGARDLESS);
     cm_collector_write_source_lines(true);
+    const void *tree;
+    size_t length;
+    if (!cm_collector_failed() && cm_tree_sample_last(&tree, &length))
+        cm_collector_write_tree(tree, length);
     int status = 0;
     if (cm_collector_failed()) {
         status = cm_collector_write_end(cm_collector.warning, cm_ring_consumer_pending());
@@ -474,6 +491,7 @@ void cm_collector_forget(void)
     void (*idle)(void) = atomic_load(&cm_collector.idle);
     cm_collector_compactor->forget();
     cm_sourcetext_forget();
+    cm_tree_sample_forget();
     memset(&cm_collector, 0, sizeof cm_collector);
     cm_wake_reset();
     atomic_store(&cm_collector.idle, idle);

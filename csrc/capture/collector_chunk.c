@@ -283,3 +283,13 @@ void cm_collector_write_source_lines(bool all)
             return;
     }
 }
+
+void cm_collector_write_tree(const void *chunk, size_t length)
+{
+    int status = cm_writer_chunk(cm_collector.writer, chunk, length);
+
+    if (status < 0)
+        cannot_write(status);
+    else
+        note_bytes();
+}

@@ -60,6 +60,8 @@ bool cm_collector_check_ring(void);
 bool cm_collector_write_chunk(uint64_t log_end);
 /* After the definitions that they belong to. */
 void cm_collector_write_source_lines(bool all);
+/* A chunk of tree_sample.h. Without it the trace is complete. */
+void cm_collector_write_tree(const void *chunk, size_t length);
 int cm_collector_write_end(const char *reason, uint64_t also_lost);
 
 #endif

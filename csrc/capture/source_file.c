@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -11,13 +10,6 @@
 
 #include "../base/file_range.h"
 #include "../base/helper_thread.h"
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-#ifndef CLOSE_RANGE_UNSHARE
-#define CLOSE_RANGE_UNSHARE 2u
-#endif
 
 enum { STACK = 128 << 10 };
 
@@ -71,18 +63,12 @@ static bool is_still(int fd, const cm_source_identity *is)
     return cm_source_same(&now, is);
 }
 
-/* Linux 5.9, or the right to unshare (which containers often lack). */
-static bool take_own_descriptors(void)
-{
-    return syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) == 0 || unshare(CLONE_FILES) == 0;
-}
-
 static void *read_jobs(void *argument)
 {
     reading *r = argument;
 
     r->id = (int32_t)syscall(SYS_gettid);
-    if (!take_own_descriptors()) {
+    if (!cm_helper_own_descriptors()) {
         atomic_store(&refused, true);
         return NULL;
     }

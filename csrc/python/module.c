@@ -42,7 +42,7 @@ static int module_exec(PyObject *module)
         cm_py_walks_methods,     cm_py_cupti_methods,    cm_py_temporary_methods,
         cm_py_trace_methods,     cm_py_analysis_methods, cm_py_sourcetext_methods,
         cm_py_rewrite_methods,   cm_py_values_methods,   cm_py_fields_methods,
-        cm_py_edits_methods,     cm_py_snapshot_methods};
+        cm_py_edits_methods,     cm_py_snapshot_methods, cm_py_tree_methods};
 
     /* There is one capture per process, and hooks outlive every interpreter. Only isolated
      * interpreters check the slot below, and only from 3.12 on. */

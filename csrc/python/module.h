@@ -25,6 +25,7 @@ extern PyMethodDef cm_py_analysis_methods[];
 extern PyMethodDef cm_py_fields_methods[];
 extern PyMethodDef cm_py_edits_methods[];
 extern PyMethodDef cm_py_snapshot_methods[];
+extern PyMethodDef cm_py_tree_methods[];
 extern PyMethodDef cm_py_sourcetext_methods[];
 extern PyMethodDef cm_py_values_methods[];
 

@@ -23,6 +23,7 @@
 #include "../frames/offsets.h"
 #include "../sources/sources.h"
 #include "py_events.h"
+#include "py_hidden.h"
 #include "py_walks.h"
 #include "py_watch.h"
 
@@ -126,6 +127,11 @@ static bool is_at_its_first_batch(PyObject *iterator)
     return first;
 }
 
+/* Gets each iterator of a DataLoader before its first batch. */
+static PyObject *iterators_call;
+static PyObject *new_iterator; /* of the call that is under way in this thread; only compared: */
+static const PyThreadState *new_iterator_thread;
+
 static void see_enter(PyObject *const *arguments, Py_ssize_t count)
 {
     if (count < 1 || !begins_with(arguments[0], "enumerate(DataLoader)#"))
@@ -135,8 +141,13 @@ static void see_enter(PyObject *const *arguments, Py_ssize_t count)
         return;
     /* The next epoch's iterator often has the address of the last one, or is the same object with
      * persistent workers. Without this event its first batch would seem to belong to that epoch. */
-    if (is_at_its_first_batch(iterator))
+    if (is_at_its_first_batch(iterator)) {
         cm_py_object_new(CM_OBJECT_ITERATOR, iterator, false);
+        if (iterators_call != NULL && cm_is_recording()) {
+            Py_XSETREF(new_iterator, Py_NewRef(iterator));
+            new_iterator_thread = PyThreadState_Get();
+        }
+    }
     cm_py_tick(CM_TICK_DATA, iterator);
 }
 
@@ -146,6 +157,14 @@ static void see_entered(PyObject *const *arguments, Py_ssize_t count, PyObject *
 
     if (old != NULL) /* its end was not seen, and the address was reused */
         old->record = NULL;
+    if (new_iterator_thread == PyThreadState_Get()) {
+        new_iterator_thread = NULL;
+        PyObject *callable = Py_XNewRef(iterators_call);
+        if (callable != NULL && record != NULL)
+            cm_py_run_pending(callable);
+        Py_XDECREF(callable);
+        Py_CLEAR(new_iterator);
+    }
     if (count < 1 || record == NULL || !begins_with(arguments[0], "Optimizer.step#"))
         return;
     PyObject *optimizer = object_of(OPTIMIZER_STEP);
@@ -291,6 +310,21 @@ static PyObject *torch_caller(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(iterators_doc,
+             "torch_iterators(callable)\n\nCalls this before the first batch of each iterator of a "
+             "DataLoader; torch_iterator() is that one meanwhile. None: no more.");
+
+static PyObject *torch_iterators(PyObject *module, PyObject *callable)
+{
+    Py_XSETREF(iterators_call, callable == Py_None ? NULL : Py_NewRef(callable));
+    Py_RETURN_NONE;
+}
+
+static PyObject *torch_iterator(PyObject *module, PyObject *unused)
+{
+    return Py_NewRef(new_iterator == NULL ? Py_None : new_iterator);
+}
+
 PyDoc_STRVAR(unwatch_doc, "torch_unwatch()\n\nTakes out all that was put in. Repeatable.");
 
 static PyObject *torch_unwatch(PyObject *module, PyObject *unused)
@@ -298,12 +332,15 @@ static PyObject *torch_unwatch(PyObject *module, PyObject *unused)
     for (int i = 0; i < CALLS; i++)
         cm_py_unwatch_calls(&calls[i].watch);
     memset(begun, 0, sizeof begun);
+    Py_CLEAR(iterators_call);
     Py_RETURN_NONE;
 }
 
 PyMethodDef cm_py_torch_calls_methods[] = {
     {"torch_watch", torch_watch, METH_VARARGS, watch_doc},
     {"torch_caller", torch_caller, METH_VARARGS, caller_doc},
+    {"torch_iterators", torch_iterators, METH_O, iterators_doc},
+    {"torch_iterator", torch_iterator, METH_NOARGS, iterators_doc},
     {"torch_unwatch", torch_unwatch, METH_NOARGS, unwatch_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -30,11 +30,12 @@ typedef enum cm_chunk_kind {
     CM_CHUNK_BATCH = 2, /* see below */
     CM_CHUNK_END = 3,   /* the capture was stopped: varint events, varint lost events, varint lost
                            stacks, string reason ("" = stop() was called) */
-    CM_CHUNK_LINES = 4  /* source text, since 1.4: varint n, then n x (varint code, varint line,
+    CM_CHUNK_LINES = 4, /* source text, since 1.4: varint n, then n x (varint code, varint line,
                            varint text, [string]). Texts are numbered from 1 in the whole trace. A
                            new number is followed by its text, the line without its end. The first
                            text of a code's line counts. Lines of a code that was not defined
                            before the chunk are ignored. */
+    CM_CHUNK_TREE = 5   /* a tree sample (tree_chunk.h), since 1.5. It belongs to no batch */
 } cm_chunk_kind;
 
 #define CM_SIDE_SUFFIX ".tail"

@@ -61,7 +61,7 @@ static int read_chunk(cm_reader *reader)
         if (!known)
             status = cm_reader_read_lines(reader);
         break;
-    default: /* from a newer minor version */
+    default: /* a tree sample, read by tree_chunk.c; or of a newer minor version */
         break;
     }
     return status;

@@ -11,6 +11,7 @@
 #include "format.h"
 #include "reader_parts.h"
 #include "side_file.h"
+#include "tree_chunk.h"
 #include "writer.h"
 
 enum { ANCHOR = 24, VARINT = 10 };
@@ -179,6 +180,41 @@ static bool rewrite_lines(rewrite *w, cm_cursor *c, uint64_t *texts)
     return fine;
 }
 
+/* Into text, which has room bytes. */
+static bool replace_in_place(rewrite *w, cm_text kind, char *text, size_t room)
+{
+    const char *now = text;
+    size_t length = strlen(text);
+
+    if (w->rewriter->replace(w->rewriter->context, kind, NULL, 0, &now, &length) !=
+        CM_REWRITTEN_TEXT)
+        return false;
+    if (length >= room)
+        length = room - 1;
+    memmove(text, now, length);
+    text[length] = '\0';
+    return true;
+}
+
+/* Builds the whole chunk again. */
+static bool rewrite_tree(rewrite *w, cm_cursor *c)
+{
+    cm_process_tree *tree = malloc(sizeof *tree);
+    bool fine = tree != NULL || fail(w, "out of memory", "");
+
+    fine = fine && (cm_tree_decode(c, tree) || fail(w, "a tree sample is damaged", ""));
+    for (uint32_t i = 0; fine && i < tree->count; i++)
+        fine = replace_in_place(w, CM_TEXT_NAME, tree->process[i].name, CM_TREE_NAME);
+    for (uint32_t i = 0; fine && tree->has_files && i < tree->files; i++)
+        fine = replace_in_place(w, CM_TEXT_STRING, tree->file[i].path, CM_TREE_PATH);
+    w->length = 0;
+    fine = fine && make_room(w, CM_TREE_CHUNK_MOST) != NULL;
+    if (fine)
+        w->length = cm_tree_encode(tree, w->bytes);
+    free(tree);
+    return fine;
+}
+
 static bool rewrite_end(rewrite *w, cm_cursor *c)
 {
     for (int i = 0; i < 3; i++)
@@ -223,6 +259,9 @@ static bool copy_chunk(rewrite *w, const cm_chunks *chunks, uint64_t *texts)
         if (!w->rewriter->lines)
             return true;
         fine = rewrite_lines(w, &c, texts);
+        break;
+    case CM_CHUNK_TREE:
+        fine = rewrite_tree(w, &c);
         break;
     default:
         return true;

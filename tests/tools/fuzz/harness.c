@@ -14,6 +14,7 @@
 #include "../../../csrc/recover/recover.h"
 #include "../../../csrc/trace/format.h"
 #include "../../../csrc/trace/rewrite.h"
+#include "../../../csrc/trace/tree_chunk.h"
 #include "input.h"
 #include "stream.h"
 
@@ -465,6 +466,25 @@ static void rewrite(replacement how, bool lines)
     unlink(REWRITTEN);
 }
 
+static bool see_tree(void *context, const cm_process_tree *tree)
+{
+    if (tree->count > CM_TREE_PROCESSES || tree->files > CM_TREE_FILES + 1)
+        broken("a tree sample has no more than its tables");
+    for (uint32_t i = 0; i < tree->count; i++)
+        if (memchr(tree->process[i].name, 0, CM_TREE_NAME) == NULL)
+            broken("a process's name ends");
+    return true;
+}
+
+static void read_trees(cm_reader *reader)
+{
+    static cm_process_tree tree;
+    const char *wrong = cm_tree_read_all(reader, &tree, see_tree, NULL);
+
+    if (wrong != NULL)
+        must_say(wrong, "a damaged tree sample says so");
+}
+
 static void read_trace(bool thorough)
 {
     char error[96] = ""; /* too short for some lines */
@@ -475,6 +495,7 @@ static void read_trace(bool thorough)
         return;
     }
     read_twice(reader, thorough);
+    read_trees(reader);
     analyze(reader, thorough, (cm_analysis_options){.tables = CM_TABLE(CM_TABLES) - 1});
     if (thorough) {
         static const cm_chart_span spans[] = {{0, UINT64_MAX, 9, 16, 4, ""},

@@ -5,6 +5,7 @@ Needs gcc, and the extension built in place (synthetic traces)."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import struct
@@ -102,6 +103,18 @@ def with_lines(trace: bytes) -> bytes:
             lines = [(code, line, 1, None) for code in range(1, 9) for line in range(1, 13)]
             pieces.append(tracelib.lines_chunk((1, 12, 1, "    x = make(10)"), *lines, (999, 0, 2, "y\x1b[2J\u202e")))
             pieces.append(tracelib.lines_chunk((2, 9, 2, None), (3, 9, 3, "")))
+    return b"".join(pieces)
+
+
+def with_trees(trace: bytes) -> bytes:
+    """With a tree sample behind each chunk of the beginning, the second one damaged."""
+    process = (7, 1, 99, 2, "pt_data_worker", (40, 20, 8, 0), (1, 2, 3, 4, 5, 6, 7, 8))
+    good = tracelib.tree_chunk(10**18, [process, (*process[:6], None)], [(7, 4096, "/dev/shm/x\x1b[2J"), (0, 9, "")])
+    samples = iter([good, tracelib.tree_chunk(1, [process] * 300, None), good[:-3]])
+    pieces = [trace[:16]]
+    for kind, payload in chunks(trace):
+        pieces.append(tracelib.chunk(kind, payload))
+        pieces += [tracelib.chunk(tracelib.TREE, sample) for sample in itertools.islice(samples, 1)]
     return b"".join(pieces)
 
 
@@ -242,6 +255,7 @@ def all_seeds() -> dict[str, bytes]:
             found[key] = Path(trace.write(folder / f"{key}.cmem", per_batch=97)).read_bytes()
         for key in ("leaked-nodes", "windows"):
             found[f"lines-{key}"] = with_lines(found[key])
+        found["trees"] = with_trees(found["leak"])
         found["no-end"] = Path(crafted["leak"].write(folder / "no-end.cmem", end=None)).read_bytes()
         found["batches"] = Path(crafted["nodes"].write(folder / "batches.cmem", per_batch=1)).read_bytes()[:9000]
         found["disk-full"] = Path(windows().write(folder / "full.cmem", end="disk full", lost=3)).read_bytes()

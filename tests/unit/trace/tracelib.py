@@ -29,7 +29,7 @@ STACK_LOST = 1
 STACK_FIRST = 2
 COMPLETE, RECORDING, RECOVERED, CUT = range(4)
 TAIL_NONE, TAIL_ALIVE, TAIL_FOUND = range(3)
-META, BATCH, END, LINES = 1, 2, 3, 4
+META, BATCH, END, LINES, TREE = 1, 2, 3, 4, 5
 MAGIC = 0x4B484343
 CHUNK_MAX = 1 << 26
 
@@ -189,6 +189,33 @@ def lines_chunk(*entries: tuple[int, int, int, str | bytes | None]) -> bytes:
     """Each: code, line, the number of its text, and the text where that is new."""
     rows = [varint(code) + varint(line) + varint(n) + (b"" if t is None else text(t)) for code, line, n, t in entries]
     return chunk(LINES, varint(len(rows)) + b"".join(rows))
+
+
+def tree_chunk(
+    realtime_ns: int,
+    processes: Sequence[tuple[Any, ...]],
+    files: Sequence[tuple[int, int, str]] | None,
+    *,
+    shm: tuple[int, int] = (1 << 30, 1 << 20),
+    more: bytes = b"",
+) -> bytes:
+    """The payload of a tree sample. A process: pid, parent, start, role, name, sizes in KiB of status, of the rollup.
+    more: bytes behind the fields of each."""
+
+    def process(pid: int, parent: int, start: int, role: int, name: str, status: Any, rollup: Any) -> bytes:
+        known = (status is not None) + 2 * (rollup is not None)
+        sizes = b"".join(map(varint, [*(status or ()), *(rollup or ())]))
+        return b"".join(map(varint, (pid, parent, start, role))) + text(name) + varint(known) + sizes + more
+
+    rows = [varint(len(row)) + row for row in (process(*one) for one in processes)]
+    mapped = [varint(pid) + varint(size) + text(path) + more for pid, size, path in files or ()]
+    return (
+        struct.pack("<Q", realtime_ns)
+        + b"".join(map(varint, (1000, *shm, 0, len(rows))))
+        + b"".join(rows)
+        + varint(0 if files is None else len(mapped) + 1)
+        + b"".join(varint(len(row)) + row for row in mapped)
+    )
 
 
 def batch_payload(

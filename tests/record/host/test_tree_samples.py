@@ -1,0 +1,118 @@
+"""The collector samples the processes below the recorded one: compared with what they read themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cuptimem import _core
+from tests.conftest import Result
+
+MIB = 1 << 20
+RECORDED, FORKED, SPAWNED, TRACKER, PROGRAM = 1, 3, 4, 5, 0
+PROGRAM_TEXT = """
+import json, multiprocessing, os, subprocess, sys, time
+
+def own():
+    with open("/proc/self/smaps_rollup") as file:
+        rows = dict(line.split(":", 1) for line in file if ":" in line and " kB" in line)
+    return {key: int(value.split()[0]) << 10 for key, value in rows.items()}
+
+def stay(name, end):
+    time.sleep(max(0, end - time.monotonic() - 0.5))
+    with open(f"{name}.json", "w") as file:
+        json.dump({"pid": os.getpid(), "parent": os.getppid(), **own()}, file)
+    time.sleep(max(0, end - time.monotonic()))
+
+def spawned(end):
+    stay("spawned", end)
+
+if __name__ == "__main__":
+    read = bytearray(os.urandom(1 << 20) * 24)
+    end = time.monotonic() + 3
+    if os.fork() == 0:
+        own_block = bytearray(os.urandom(1 << 20) * 16)  # 16 MiB of its own
+        for at in range(0, 12 << 20, 4096):
+            read[at] = 1                                 # and 12 MiB of its parent's, copied
+        if os.fork() == 0:
+            stay("grandchild", end)
+            os._exit(0)
+        stay("forked", end)
+        os.wait()
+        os._exit(0)
+    process = multiprocessing.get_context("spawn").Process(target=spawned, args=(end,))
+    process.start()
+    other = subprocess.Popen(["sleep", "3"])
+    shared = open("/dev/shm/" + sys.argv[1], "wb")
+    shared.write(bytes(6 << 20))
+    shared.flush()
+    stay("recorded", end)
+    os.unlink("/dev/shm/" + sys.argv[1])
+    other.wait()
+    process.join()
+    os.wait()
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    (tmp_path / "program.py").write_text(PROGRAM_TEXT)
+    return tmp_path
+
+
+def test_every_process_below_is_sampled(run: Callable[..., Result], programs: Path) -> None:
+    """Names, parents, roles, and sizes as /proc shows them to the processes themselves, at rest."""
+    name = f"cuptimem-test-{os.getpid()}"
+    done = run("-m", "cuptimem", "run", "-o", "a.cmem", "program.py", name)
+    assert done.code == 0, done.err
+    samples = _core.tree_samples(str(programs / "a.cmem"))
+    assert 3 <= len(samples) <= 10  # at most twice a second, in 3 to 4 seconds
+
+    known = {who: json.loads((programs / f"{who}.json").read_text()) for who in ("recorded", "forked", "grandchild")}
+    known["spawned"] = json.loads((programs / "spawned.json").read_text())
+    roles = {"recorded": RECORDED, "forked": FORKED, "grandchild": FORKED, "spawned": SPAWNED}
+    for who, itself in known.items():
+        rows = [row for sample in samples for row in sample[5] if row[0] == itself["pid"] and row[6] is not None]
+        rows = rows[:-1] if who == "recorded" else rows  # its last sample is of its end
+        assert rows, who
+        _, parent, start, role, _, status, rollup = rows[-1]
+        assert who == "recorded" or parent == itself["parent"]
+        assert role == roles[who] and start > 0 and status is not None and rollup is not None
+        clean, dirty, shared_clean, shared_dirty, pss, *_ = rollup
+        assert abs(clean + dirty - itself["Private_Clean"] - itself["Private_Dirty"]) <= 2 * MIB, who
+        assert abs(status[0] - itself["Anonymous"]) <= 2 * MIB, who
+        assert pss <= clean + dirty + shared_clean + shared_dirty
+    every = {(row[3], row[4]) for sample in samples for row in sample[5]}
+    assert (PROGRAM, "sleep") in every and TRACKER in {role for role, _ in every}
+    found = {path: (pid, size) for sample in samples for pid, size, path in sample[6] or ()}
+    assert found[f"/dev/shm/{name}"] == (0, 6 * MIB)  # written, never mapped
+
+
+def test_a_short_recording_has_none(run: Callable[..., Result], programs: Path) -> None:
+    done = run("-m", "cuptimem", "run", "-o", "a.cmem", "-c", "x = 1")
+    assert done.code == 0, done.err
+    assert _core.tree_samples(str(programs / "a.cmem")) == []
+
+
+def test_a_process_that_runs_now(tmp_path: Path) -> None:
+    """Of any process of this user, recorded or not."""
+    text = "import time; block = bytearray(b'x') * (32 << 20); print('ready', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = _core.tree_now(process.pid)
+        process.kill()
+    assert found is not None
+    (row,) = found[5]
+    status, rollup = row[5:]
+    assert row[:2] == (process.pid, os.getpid()) and row[3] == RECORDED
+    assert status is not None and rollup is not None and 32 * MIB <= status[0] <= 64 * MIB
+    assert 32 * MIB <= rollup[1] <= status[0]
+    assert any(path.endswith((".so", ".so.6")) or "python" in path for _, _, path in found[6] or ())
+    assert _core.tree_now(process.pid) is None and _core.tree_now(-1) is None and _core.tree_now(1 << 40) is None
