@@ -17,7 +17,7 @@ from typing import Any
 from cuptimem import _core
 from cuptimem.errors import own
 from cuptimem.objects import slices
-from cuptimem.record import filling, live_nodes
+from cuptimem.record import datasets, filling, live_nodes
 from cuptimem.record.late_import import ImportWatch
 
 
@@ -97,6 +97,7 @@ class _Installed:
                 self._watch_optimizers(module.Optimizer)
             else:
                 _core.torch_caller("iterator_next", _code_of(module._BaseDataLoaderIter.__next__))
+                _core.torch_iterators(datasets.Notes().look)
         except own(AttributeError, StopIteration, ValueError) as error:  # torch lacks it; doctor reports it
             self.failed(module.__name__, error)
 
