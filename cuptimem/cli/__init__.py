@@ -21,6 +21,7 @@ VERBS = {
     "leaks": "what grows from step to step, and the line that makes it",
     "holders": "which variable, attribute or container held the memory of a line",
     "ledger": "who has the device's memory: tensors, cache, each library and line, the rest",
+    "host": "who has the host's memory: each worker and helper, /dev/shm, mapped files; what grows",
     "fragmentation": "what PyTorch reserved and cannot give out, and the lines that keep it",
     "kernels": "kernels, and blocks that waited for them (of a recording with --kernels)",
     "steps": "every training step: start, peak, end, allocated, freed",

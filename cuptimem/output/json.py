@@ -10,13 +10,14 @@ from typing import Any
 from cuptimem.distributed.changes import Moved, RanksDiff
 from cuptimem.distributed.comparison import Grows, Ranks, Row
 from cuptimem.output.bounded import NONE, Bounds, bounded
-from cuptimem.output.text import tree_views
+from cuptimem.output.text import host_views, tree_views
 from cuptimem.report.account import Account, AccountRow
 from cuptimem.report.advice import Advice, Estimate, Plan, Proposal
 from cuptimem.report.diff import Change, DeviceDiff, Section
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.grouping import Group
 from cuptimem.report.held import HeldLine
+from cuptimem.report.host import ROLES, Host, Process
 from cuptimem.report.kernels import Kernels, KernelTime, KernelUse
 from cuptimem.report.leaks import STEPS_NEEDED, Holder, Leak, LeakPart
 from cuptimem.report.ledger import DriverAllocations, DriverDevice, DriverLevel, Ledger, LedgerLine
@@ -113,6 +114,13 @@ keys(
 )
 keys(LeakPart, "bytes count stack")
 keys(Holder, "path count bytes step put_at?")
+keys(
+    Process,
+    "pid parent started role name first_ns last_ns highest copied end pages",
+    first_ns=lambda one: one.points[0].time_ns,
+    last_ns="end.time_ns",
+    pages=lambda one: one.looked_at[-1] if one.looked_at else None,
+)
 keys(HeldLine, "device bytes count line holders")
 keys(LineHolders, "line held leaks")
 keys(Clock, "kind where changes passed rate")
@@ -265,6 +273,26 @@ def holders(report: Report, chosen: Iterable[LineHolders]) -> dict[str, Any]:
 
 def ledger(report: Report, chosen: tuple[Ledger, ...]) -> dict[str, Any]:
     return {**envelope(report), "ledgers": of(chosen), "driver": of(report.driver)}
+
+
+_CURVE = 200  # points, about
+
+
+def host(report: Report | None, one: Host) -> dict[str, Any]:
+    """report: None of a process that runs now."""
+    lines = one.account(0) if report is None else host_views.lines_of_account(report)
+    curves = {role: one.curve(role) for role in ROLES if any(process.role == role for process in one.processes)}
+    return {
+        **({"schema": SCHEMA} if report is None else envelope(report)),
+        **of(one, "processes files samples cpu_ns shm_bytes shm_used left_out"),
+        "account": of(lines),
+        "account_ns": None if one.peak is None else one.peak[0],
+        "findings": [] if report is None else of(host_views.report_findings(report)),
+        "curves": [
+            {"role": role, "points": [list(point) for point in curve[:: 1 + len(curve) // _CURVE]]}
+            for role, curve in curves.items()
+        ],
+    }
 
 
 def fragmentation(report: Report, chosen: tuple[Fragmentation, ...]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from cuptimem import cell_names
 from cuptimem.errors import Error, core
-from cuptimem.report import chart, fragmentation, leaks, ledger, lives, own_code, snapshots
+from cuptimem.report import chart, fragmentation, host, leaks, ledger, lives, own_code, snapshots
 from cuptimem.report.chart import Chart, Span
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.held import HeldLine, by_cycle
@@ -139,6 +139,8 @@ def analyze(
         lives=with_lives,
     )
     report = replace(from_dict(None if temporary else path, raw), window=window)
+    if "snapshot" not in report.environment and os.path.isfile(path):  # a temporary trace may be gone by now
+        report = replace(report, host=host.of_report(core().tree_samples(path), report))
     return report if step is None else _at_step(report, raw["step_asked"])
 
 

@@ -27,6 +27,7 @@ from cuptimem.report.contents import lines_of as lines_of
 from cuptimem.report.cycles import classes_of, is_much
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.held import HeldLine
+from cuptimem.report.host import Host
 from cuptimem.report.kernels import Kernels
 from cuptimem.report.leaks import Leaks
 from cuptimem.report.ledger import NOT_RECORDED, DeviceTimeline, DriverLevel, Ledger
@@ -446,6 +447,7 @@ class Report(Displayed, Brief):
     waiting: tuple[HeldLine, ...] = ()  # of these, what the collection at the end was to free: the cycles that held it
     drawn: tuple[Chart, ...] = ()  # where charts were asked for: see charts()
     lived: tuple[Lives, ...] = ()  # where single blocks were asked for: see lives()
+    host: Host | None = None  # every process below the recorded one; None: no sample (less than half a second)
     # Of a profile without a path, once its block has ended: gives what has the temporary trace, as long as that is
     # there. Not in a pickle.
     recorded: "Callable[[], Recorded | None] | None" = field(default=None, compare=False, repr=False)

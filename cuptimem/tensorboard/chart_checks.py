@@ -54,6 +54,9 @@ def check_chart(chart: Any) -> None:
     for one in advice:
         at("advice", whole(-1, len(groups["line"]) - 1), one["line"])
     _table("resident", chart["resident"], {"time", "bytes"})
+    at("host", listed(fields(role=text), _ROLES), chart.get("host", []))  # older ones have none
+    for one in chart.get("host", []):
+        _table("host", one, {"time", "bytes"})
     if chart["opening"] is not None and not 0 <= chart["opening"][0] < chart["opening"][1] <= chart["duration"]:
         fail("opens outside of its time")
     for device in chart["devices"]:
@@ -104,6 +107,7 @@ def _part(chart: dict[str, Any], part: dict[str, Any]) -> None:
 _whole = whole()
 _WHOLE = column(1 - WIDE, WIDE - 1)
 _OBJECT = fields()
+_ROLES = 16
 
 
 def _pair(value: Any) -> None:

@@ -124,6 +124,7 @@ def data(
         "counted": clean(counted_by(report.clock)) if report.clock.kind else "",
         "devices": devices,
         "resident": _columns(time=[p.time_ns for p in report.resident], bytes=[p.bytes for p in report.resident]),
+        "host": _host(report),
         "leaks": listed,
         "advice": [] if advised is None else [_proposal(one, advised, tables) for one in advised.proposals],
         "adviceNote": "" if advised is None else clean(advised.note),
@@ -131,6 +132,21 @@ def data(
         "stackedBy": _stacked_by(report),
         **tables.columns(),
     }
+
+
+_CURVE = 2048  # points
+
+
+def _host(report: Report) -> list[dict[str, Any]]:
+    """Resident bytes of the processes below the recorded one, by role."""
+    if report.host is None:
+        return []
+    made = []
+    for role in dict.fromkeys(one.role for one in report.host.processes if one is not report.host.recorded):
+        curve = report.host.curve(role)
+        points = curve[:: 1 + len(curve) // _CURVE]
+        made.append({"role": role, **_columns(time=[time for time, _ in points], bytes=[one for _, one in points])})
+    return made
 
 
 def _stacked_by(report: Report) -> str:

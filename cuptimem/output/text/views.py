@@ -12,6 +12,7 @@ from cuptimem.output.text import (
     fragmentation_views,
     garbage_views,
     held_views,
+    host_views,
     kernel_views,
     leak_views,
     ledger_views,
@@ -30,6 +31,7 @@ from cuptimem.report import own_code
 from cuptimem.report.account import Account
 from cuptimem.report.diff import DeviceDiff
 from cuptimem.report.fragmentation import Fragmentation
+from cuptimem.report.host import Host
 from cuptimem.report.kernels import Kernels
 from cuptimem.report.ledger import Ledger
 from cuptimem.report.line_holders import LineHolders
@@ -230,7 +232,7 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
     blocks += [Text(), *leaks, *process_views.causes(report)]
     if len(leaks) > 1:  # one line needs none between
         blocks.append(Text())
-    blocks += _trend(report)
+    blocks += [*_trend(report), *host_views.short(report)]
     if report.backward.unresolved:
         part = f"{size(report.backward.unresolved)} of {size(report.backward.bytes)}"
         blocks.append(Text(f"! {part} allocated in backward could not be joined to a forward line", "warning"))
@@ -240,6 +242,7 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
         *(["fragmentation"] if refused else []),
         *(["leaks"] if report.leaks or report.undecided else []),
         *(["ledger"] if report.ledgers else []),
+        *(["host"] if host_views.report_findings(report) else []),
         *(["advice"] if advised else []),
     ]
     return blocks + file_hint(report, *first, "peak", *(["steps"] if report.steps else []), "timeline")
@@ -382,6 +385,16 @@ def ledger(report: Report, ledgers: Sequence[Ledger], top: int) -> list[Block]:
     more = [*(["peak"] if report.devices else []), *(["fragmentation"] if report.fragmentations else [])]
     hints = file_hint(report, *more) if more else []
     return [*heading(report), *ledger_views.full(report, ledgers, top), *hints]
+
+
+def host(report: Report, one: Host, top: int) -> list[Block]:
+    """Who has the host's memory."""
+    return [*heading(report), *host_views.full(report, one, top), *file_hint(report, "summary")]
+
+
+def host_now(one: Host, top: int) -> list[Block]:
+    """The same of a process that runs now."""
+    return host_views.now(one, top)
 
 
 def fragmentation(report: Report, rows: Sequence[Fragmentation], top: int) -> list[Block]:

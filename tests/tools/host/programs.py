@@ -28,7 +28,9 @@ def private() -> int:
 
 
 class Reads(Dataset[int]):
-    """Ends each worker's life slowly, so that the last samples see all that was copied."""
+    """Every worker stays for a while when it has read its part, so that a sample sees all that was copied."""
+
+    rest = 0.0
 
     def __init__(self, seconds: float) -> None:
         self.pause = seconds / (ITEMS / BATCH / 2)
@@ -37,14 +39,18 @@ class Reads(Dataset[int]):
     def __len__(self) -> int:
         return ITEMS
 
-    def note(self) -> None:
+    def note(self, last: int) -> None:
         if self.begun < 0:
             self.begun = private()
         mine = Path(f"worker-{os.getpid()}.json")
         mine.write_text(json.dumps({"begun": self.begun, "end": private()}))
+        if last >= ITEMS - BATCH - 1:
+            time.sleep(self.rest)
 
 
 class Listed(Reads):
+    rest = 3.0
+
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
         self.names = [f"image-{i:06}" for i in range(ITEMS)]
@@ -53,7 +59,7 @@ class Listed(Reads):
     def __getitems__(self, indices: list[int]) -> list[int]:
         found = [len(self.names[i]) for i in indices]
         time.sleep(self.pause)
-        self.note()
+        self.note(indices[-1])
         return found
 
 
@@ -67,19 +73,19 @@ class InArray(Reads):
     def __getitems__(self, indices: list[int]) -> list[int]:
         found = [len(self.names[i]) for i in indices]
         time.sleep(self.pause)
-        self.note()
+        self.note(indices[-1])
         return found
 
 
 class Grows(InArray):
-    """Each worker keeps 256 KiB of each batch."""
+    """Each worker keeps 512 KiB of each batch: a step of two workers adds 256 KiB to one."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
         self.kept: list[Any] = []
 
     def __getitems__(self, indices: list[int]) -> list[int]:
-        self.kept.append(numpy.ones(1 << 18, dtype="u1"))
+        self.kept.append(numpy.ones(1 << 19, dtype="u1"))
         self.kept[-1] += 1
         return super().__getitems__(indices)
 

@@ -196,6 +196,9 @@ const timelineApp = (() => {
             const resident = this.model.raw.resident;
             if (this.device.name === "cpu" && resident.time.length)
                 lines.push({ name: "resident", label: "resident memory", ink: "resident", dash: [2, 2], points: resident, most: most(resident), shown: fits(most(resident)) });
+            if (this.device.name === "cpu")
+                for (const one of this.model.raw.host ?? [])
+                    lines.push({ name: `host ${one.role}`, label: `resident: ${one.role}, all`, ink: "resident", dash: [1, 3], points: one, most: most(one), shown: false });
             return lines;
         }
 
