@@ -45,6 +45,7 @@ cm_replay *cm_replay_copy(const cm_replay *r)
     if (copy == NULL)
         return NULL;
     *copy = *r;
+    copy->relabelled = NULL;
     copy->driver = NULL;
     copy->attribution = NULL;
     copy->fates = NULL; /* of the original's window */
@@ -186,6 +187,8 @@ static cm_fate foresee(cm_replay *r, cm_phase phase, uint32_t stack, int64_t siz
 {
     if (r->fates != NULL)
         return cm_fate_list_next(r->fates, stack, size);
+    if (r->only_labels && phase != CM_PHASE_BEFORE_START)
+        return (cm_fate){.category = CM_CATEGORY_UNKNOWN};
     switch (phase) {
     case CM_PHASE_BACKWARD:
         return (cm_fate){.category = CM_CATEGORY_GRADIENT};
@@ -591,6 +594,8 @@ static bool see_label(cm_replay *r, const cm_event *e)
         r->error = cm_replay_out_of_memory;
         return false;
     }
+    r->relabelled = block;
+    r->relabelled_from = block->origin;
     block->origin = (uint32_t)number;
     block->labelled = true;
     return cm_replay_put_label(r, block, &label);
@@ -692,6 +697,7 @@ int cm_replay_apply(cm_replay *r, const cm_record *record, cm_change change[2])
         r->error = cm_replay_out_of_memory;
         return -1;
     }
+    r->relabelled = NULL;
     if (r->driver != NULL)
         r->driver->mappings = 0;
     int changes = apply(r, record, change);

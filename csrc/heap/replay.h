@@ -80,8 +80,11 @@ typedef struct cm_replay {
     cm_attribution *attribution;
     cm_modules *modules;
     cm_fate_list *fates; /* of the replayed window, borrowed; NULL outside of one */
+    bool only_labels;    /* outside of a window no place of birth gives a category, only a walk */
     bool labelled;       /* a walk has labelled something */
-    cm_label *label;     /* distinct ones */
+    const cm_block *relabelled; /* by the last record, from this origin; NULL: none */
+    uint32_t relabelled_from;
+    cm_label *label; /* distinct ones */
     size_t label_count, label_capacity;
     cm_idmap label_known, label_of; /* by content; of a live block, by its address */
     cm_blocks blocks;

@@ -442,6 +442,25 @@ static void find_cut(const cm_plan *plan, const cm_reader *reader, cm_steps *ste
                  plan->oom_left <= steps->step[last].end.position;
 }
 
+/* Where the window began and how far it was read. */
+static bool choose_steps(const cm_scan *s, uint64_t end, uint64_t end_ns, cm_plan *plan)
+{
+    if (plan->begin < s->passed.after_inherited)
+        plan->begin = s->passed.after_inherited < end ? s->passed.after_inherited : end;
+    const cm_moment from = {plan->begin, plan->begin_ns};
+    const cm_moment to = {end, end_ns < plan->begin_ns ? plan->begin_ns : end_ns};
+    return cm_clock_choose(s->clock, from, to, &plan->steps);
+}
+
+bool cm_scan_steps(const cm_scan *s, cm_steps *out)
+{
+    cm_plan plan = {.begin = s->plan.begin, .begin_ns = s->plan.begin_ns};
+    bool fine = cm_attribution_ok(s->attribution) &&
+                choose_steps(s, s->passed.position, s->passed.newest_ns, &plan);
+    *out = plan.steps;
+    return fine;
+}
+
 bool cm_scan_finish(cm_scan *s, cm_reader *reader, cm_plan *out)
 {
     cm_plan *plan = &s->plan;
@@ -451,12 +470,9 @@ bool cm_scan_finish(cm_scan *s, cm_reader *reader, cm_plan *out)
         plan->end = s->passed.position;
         plan->end_ns = s->passed.newest_ns;
     }
-    if (plan->begin < s->passed.after_inherited)
-        plan->begin = s->passed.after_inherited < plan->end ? s->passed.after_inherited : plan->end;
     if (plan->end_ns < plan->begin_ns)
         plan->end_ns = plan->begin_ns;
-    cm_moment begin = {plan->begin, plan->begin_ns}, end = {plan->end, plan->end_ns};
-    if (!cm_attribution_ok(s->attribution) || !cm_clock_choose(s->clock, begin, end, &plan->steps))
+    if (!cm_attribution_ok(s->attribution) || !choose_steps(s, plan->end, plan->end_ns, plan))
         return false;
     find_cut(plan, reader, &plan->steps);
     *out = *plan;

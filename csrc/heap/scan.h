@@ -67,6 +67,9 @@ bool cm_scan_apply(cm_scan *scan, const cm_record *record);
 const cm_plan *cm_scan_plan(const cm_scan *scan);
 cm_scanned cm_scan_passed(const cm_scan *scan); /* after its records so far */
 uint64_t cm_scan_position(const cm_scan *scan); /* ... the position alone */
+/* The steps by the records so far; may be called again after more. Linear in the window's ticks.
+ * The caller frees them. false: out of memory. */
+bool cm_scan_steps(const cm_scan *scan, cm_steps *out);
 /* The plan, once the reader is at the end of the window or of the trace. false: out of memory. */
 bool cm_scan_finish(cm_scan *scan, cm_reader *reader, cm_plan *out);
 void cm_plan_free(cm_plan *plan);

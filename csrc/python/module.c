@@ -62,7 +62,8 @@ static int module_exec(PyObject *module)
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (PyModule_AddFunctions(module, parts[i]) < 0)
             return -1;
-    if (cm_py_constants_exec(module) < 0 || cm_py_reader_exec(module) < 0)
+    if (cm_py_constants_exec(module) < 0 || cm_py_reader_exec(module) < 0 ||
+        cm_py_follow_exec(module) < 0)
         return -1;
     return cm_py_hidden_exec(module);
 }

@@ -30,6 +30,7 @@ extern PyMethodDef cm_py_sourcetext_methods[];
 extern PyMethodDef cm_py_values_methods[];
 
 int cm_py_reader_exec(PyObject *module); /* adds the type Reader */
+int cm_py_follow_exec(PyObject *module); /* adds the type Follower */
 /* Adds the types of py_export.c, which read a Reader. */
 int cm_py_export_exec(PyObject *module, PyObject *reader_type);
 int cm_py_constants_exec(PyObject *module); /* adds the numbers of py_constants.c */

@@ -334,17 +334,20 @@ static cm_tail read_at(const char *ring_path, uint64_t ring_id, const cm_covers 
     if (fd < 0)
         return CM_TAIL_NONE;
     bool locked = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-    cm_ring_header *header = cm_recover_load(fd);
-    close(fd);
-    if (header != NULL && header->id == ring_id) {
-        /* Another process's lock is a sweeper's: that changes nothing in the ring. */
-        if ((locked && cm_owner_may_be(header, lock.l_pid)) || !cm_ring_is_abandoned(header)) {
+    cm_ring_header head, *header = NULL;
+    if (cm_recover_header(fd, &head) && head.id == ring_id) {
+        /* Another process's lock is a sweeper's: that changes nothing in the ring. A live process's
+         * header is enough, so that a reader may ask often. */
+        if ((locked && cm_owner_may_be(&head, lock.l_pid)) || !cm_ring_is_abandoned(&head))
             result = CM_TAIL_ALIVE;
-        } else if (cm_recover(header, covers, &recovered)) {
-            *chunks = recovered.chunks;
-            *length = recovered.length;
-            result = CM_TAIL_FOUND;
-        }
+        else
+            header = cm_recover_load(fd);
+    }
+    close(fd);
+    if (header != NULL && header->id == ring_id && cm_recover(header, covers, &recovered)) {
+        *chunks = recovered.chunks;
+        *length = recovered.length;
+        result = CM_TAIL_FOUND;
     }
     free(header);
     return result;

@@ -58,6 +58,11 @@ int cm_reader_seek(cm_reader *reader, const cm_reader_place *place);
  * another form, so a new reader is needed. */
 bool cm_reader_follow(cm_reader *reader, bool *grew);
 
+/* The same for a reader that is never rewound: it follows a trace past its bound, too, batch by
+ * batch of the side file. false: what has come cannot be joined to what was read, so a new reader
+ * is needed. */
+bool cm_reader_go_on(cm_reader *reader);
+
 /* 1: *record filled; 0: end; -1: damaged definitions or events inside a chunk whose checksum is
  * right (error text by cm_reader_error). The state is final once this has returned 0 or -1. */
 int cm_reader_next(cm_reader *reader, cm_record *record);

@@ -8,6 +8,7 @@
 #include "defs.h"
 #include "format.h"
 #include "reader.h"
+#include "side_file.h"
 #include "timeline.h"
 
 typedef struct cm_reader_pair {
@@ -48,6 +49,11 @@ struct cm_reader {
     size_t cover_count;
     uint64_t log_position;
     uint64_t side; /* the last side file batch that the trace contains; 0 = no side file */
+
+    /* Of a reader that goes on past the bound (reader_tail.c): where the file was read up to, the
+     * last batch that the file contains, and the last one that was read, of file or side file. */
+    uint64_t file_next, file_side, side_last;
+    cm_side_place side_place;
 
     cm_decoder *decoder;
     cm_timeline time, first_time; /* now; and after the first batch was begun */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../base/file_range.h"
 #include "format.h"
 #include "side_file.h"
 #include "tail.h"
@@ -94,7 +95,10 @@ static rest find_rest(cm_reader *reader, cm_tail *found, uint8_t **chunks, size_
     /* Check the process first: a dead one writes no more. */
     *found = ask_ring(reader, id, &tail, &tail_length);
     if (side > 0) {
-        cm_side_found got = cm_side_read(reader->path, id, &side, chunks, length);
+        reader->file_side = side;
+        reader->side_place = (cm_side_place){0};
+        cm_side_found got =
+            cm_side_read_on(reader->path, id, &reader->side_place, &side, chunks, length);
         free(tail);
         tail = NULL;
         tail_length = 0;
@@ -114,6 +118,8 @@ static rest find_rest(cm_reader *reader, cm_tail *found, uint8_t **chunks, size_
                     got == CM_SIDE_MISSING ? "not here" : "damaged");
             return REST_INCOMPLETE;
         }
+        reader->side_last = side;
+        reader->file_next = reader->chunks.offset;
         if (count_side_covers(reader, *chunks, *length) < 0)
             return REST_INCOMPLETE;
         if (*found == CM_TAIL_FOUND)
@@ -189,4 +195,115 @@ bool cm_reader_find_more(cm_reader *reader, bool partial)
             reader->chunks.offset; /* without a partial last chunk: the rest contains it */
     reader->error[0] = '\0';       /* a half-written chunk is no error */
     return length > 0;
+}
+
+/* --- going on past the bound ---------------------------------------------------------------- */
+
+/* Whether the file's chunk is to be read; *joins: it does not begin amid what was read. */
+static bool is_new(cm_reader *reader, const cm_chunks *file, bool *joins)
+{
+    cm_batch_parts batch;
+    if (file->kind != CM_CHUNK_BATCH)
+        return true;
+    if (!cm_batch_parse(file->payload, file->length, &batch))
+        return true; /* the reader says what is wrong with it */
+    uint64_t before = reader->file_side;
+    if (batch.side > before)
+        reader->file_side = batch.side;
+    if (batch.events == 0) /* definitions */
+        return true;
+    if (batch.side <= reader->side_last) /* compacted: its whole batches were read */
+        return false;
+    *joins = before >= reader->side_last;
+    reader->side_last = batch.side;
+    return true;
+}
+
+/* Appends the file's chunks behind those that were read. false: they do not join, or there is no
+ * memory. */
+static bool add_file_chunks(cm_reader *reader, uint8_t **chunks, size_t *length)
+{
+    cm_chunks file = {.fd = reader->chunks.fd, .offset = reader->file_next};
+    bool joins = true;
+    cm_chunks_grown(&file);
+    while (joins) {
+        uint64_t at = file.offset;
+        cm_fetch got = cm_chunks_next(&file);
+        if (got != CM_FETCH_CHUNK) {
+            joins = got == CM_FETCH_END || got == CM_FETCH_PARTIAL;
+            break;
+        }
+        reader->file_next = file.offset;
+        if (!is_new(reader, &file, &joins) || !joins)
+            continue;
+        size_t size = (size_t)(file.offset - at);
+        uint8_t *grown = realloc(*chunks, *length + size);
+        joins = grown != NULL;
+        if (!joins)
+            break;
+        *chunks = grown;
+        joins = cm_read_at(file.fd, at, grown + *length, size) == 0;
+        *length += size;
+    }
+    free(file.memory);
+    return joins;
+}
+
+/* What has come in the file and in the side file. The definitions of the side file's batches are in
+ * the file. */
+static bool find_news(cm_reader *reader, cm_tail *found, uint8_t **chunks, size_t *length)
+{
+    uint64_t id = ring_id(reader), last;
+    uint8_t *side = NULL, *tail = NULL;
+    size_t side_length = 0, tail_length = 0;
+
+    /* Check the process first: a dead one writes no more. */
+    *found = ask_ring(reader, id, &tail, &tail_length);
+    free(tail);
+    if (!add_file_chunks(reader, chunks, length))
+        return false;
+    last = reader->side_last;
+    cm_side_found got =
+        cm_side_read_on(reader->path, id, &reader->side_place, &last, &side, &side_length);
+    /* It is gone once the trace has its end, which then is among the new chunks. */
+    bool fine = (got == CM_SIDE_READ || got == CM_SIDE_MISSING) &&
+                count_side_covers(reader, side, side_length) == 0 &&
+                join(chunks, length, side, side_length);
+    free(side);
+    reader->side_last = last;
+    if (!fine || *found != CM_TAIL_FOUND)
+        return fine;
+    *found = ask_ring(reader, id, &tail, &tail_length);
+    fine = join(chunks, length, tail, tail_length);
+    free(tail);
+    return fine;
+}
+
+bool cm_reader_go_on(cm_reader *reader)
+{
+    cm_tail found;
+    uint8_t *chunks = NULL;
+    size_t length = 0;
+    bool grew;
+
+    if (reader->chunks.tail == NULL || reader->state != CM_TRACE_RECORDING)
+        return cm_reader_follow(reader, &grew);
+    if (!reader->over)
+        return true;
+    if (!find_news(reader, &found, &chunks, &length)) {
+        free(chunks);
+        return false;
+    }
+    if (length > 0) {
+        free(reader->chunks.tail);
+        reader->chunks.tail = chunks;
+        reader->chunks.tail_size = length;
+        reader->chunks.tail_offset = 0;
+        reader->over = false;
+    }
+    if (found == CM_TAIL_FOUND)
+        reader->state = CM_TRACE_RECOVERED;
+    else if (found == CM_TAIL_NONE && length == 0)
+        reader->state = CM_TRACE_CUT;
+    return true;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "chunks.h"
@@ -326,7 +327,21 @@ typedef struct collection {
     size_t length;
     uint64_t after;
     bool no_memory;
+    size_t end; /* in its part, behind the last chunk collected; 0: none was */
 } collection;
+
+static bool add_chunk(collection *to, const uint8_t *chunk, size_t size, uint64_t serial)
+{
+    uint8_t *grown = realloc(to->chunks, to->length + size);
+    to->no_memory = grown == NULL;
+    if (grown == NULL)
+        return false;
+    memcpy(grown + to->length, chunk, size);
+    to->chunks = grown;
+    to->length += size;
+    to->after = serial;
+    return true;
+}
 
 /* Walks a part's chunks, and collects the next ones into `to`. A chunk after the last one is left
  * from an earlier use and has an older number. */
@@ -342,15 +357,9 @@ static part walk(const uint8_t *bytes, size_t length, collection *to)
         found.last = serial;
         if (to == NULL || serial != to->after + 1)
             continue;
-        uint8_t *grown = realloc(to->chunks, to->length + size);
-        if (grown == NULL) {
-            to->no_memory = true;
+        if (!add_chunk(to, bytes + at, size, serial))
             break;
-        }
-        memcpy(grown + to->length, bytes + at, size);
-        to->chunks = grown;
-        to->length += size;
-        to->after = serial;
+        to->end = at + size;
     }
     return found;
 }
@@ -365,7 +374,8 @@ static bool has_gap(const part *parts, size_t count, uint64_t after)
     return newest > after;
 }
 
-static cm_side_found collect(int fd, const header *h, const struct stat *st, collection *to)
+static cm_side_found collect(int fd, const header *h, const struct stat *st, collection *to,
+                             cm_side_place *place)
 {
     if ((uint64_t)st->st_size < CM_SIDE_HEADER + h->part_bytes)
         return CM_SIDE_READ; /* nothing was written yet */
@@ -386,16 +396,87 @@ static cm_side_found collect(int fd, const header *h, const struct stat *st, col
     for (size_t i = 0; i < count && !to->no_memory; i++)
         if (parts[i].last > to->after && parts[i].first <= to->after + 1 &&
             cm_read_at(fd, CM_SIDE_HEADER + parts[i].number * h->part_bytes, memory,
-                       (size_t)h->part_bytes) == 0)
+                       (size_t)h->part_bytes) == 0) {
+            to->end = 0;
             walk(memory, (size_t)h->part_bytes, to);
+            if (to->end > 0)
+                *place = (cm_side_place){true, parts[i].number, to->end, 0, 0};
+        }
     free(memory);
     if (to->no_memory)
         return CM_SIDE_MEMORY;
     return has_gap(parts, count, to->after) ? CM_SIDE_GAP : CM_SIDE_READ;
 }
 
-cm_side_found cm_side_read(const char *trace_path, uint64_t ring_id, uint64_t *after,
-                           uint8_t **chunks, size_t *length)
+/* The chunk at this place of a part, malloc'ed; NULL: none with a number of its own begins there.
+ */
+static uint8_t *read_chunk(int fd, const header *h, unsigned number, uint64_t offset, size_t *size,
+                           uint64_t *serial)
+{
+    uint8_t head[CM_CHUNK_HEADER_SIZE];
+    const uint64_t at = CM_SIDE_HEADER + number * h->part_bytes + offset;
+    cm_chunk_head parsed;
+    if (offset + sizeof head > h->part_bytes || cm_read_at(fd, at, head, sizeof head) < 0 ||
+        !cm_chunk_parse_head(head, &parsed) || parsed.length > h->part_bytes - offset - sizeof head)
+        return NULL;
+    size_t length = sizeof head + (size_t)parsed.length;
+    uint8_t *bytes = malloc(length);
+    *size = bytes != NULL && cm_read_at(fd, at, bytes, length) == 0
+                ? chunk_at(bytes, length, serial)
+                : 0;
+    if (*size == length)
+        return bytes;
+    free(bytes);
+    return NULL;
+}
+
+/* Moves to the place and collects the chunk there, if it is the next one. *gone: its place has a
+ * later one. */
+static bool take_chunk(int fd, const header *h, cm_side_place *place, unsigned part,
+                       uint64_t offset, collection *to, bool *gone)
+{
+    size_t size;
+    uint64_t serial;
+    uint8_t *chunk = read_chunk(fd, h, part, offset, &size, &serial);
+    if (chunk == NULL)
+        return false;
+    bool is_next = serial == to->after + 1 && add_chunk(to, chunk, size, serial);
+    *gone |= serial > to->after;
+    free(chunk);
+    if (!is_next)
+        return false;
+    *gone = false;
+    place->part = part;
+    place->offset = offset + size;
+    return true;
+}
+
+static cm_side_found go_on(int fd, const header *h, const struct stat *st, cm_side_place *place,
+                           collection *to)
+{
+    bool gone = false;
+    if (place->seconds == st->st_mtim.tv_sec && place->nanoseconds == st->st_mtim.tv_nsec)
+        return CM_SIDE_READ;
+    /* The writer skips a part when it has compacted the one that it was in. */
+    for (unsigned skip = 0; skip <= 2 && !to->no_memory; skip++) {
+        unsigned part = (unsigned)((place->part + skip) % h->parts);
+        while (take_chunk(fd, h, place, part, skip == 0 ? place->offset : 0, to, &gone))
+            skip = 0;
+    }
+    if (to->no_memory)
+        return CM_SIDE_MEMORY;
+    if (gone)
+        return CM_SIDE_GAP;
+    /* File times are coarse: a chunk may have come in the moment of the last one. */
+    if (to->length == 0 && time(NULL) - st->st_mtim.tv_sec > 2) {
+        place->seconds = st->st_mtim.tv_sec;
+        place->nanoseconds = st->st_mtim.tv_nsec;
+    }
+    return CM_SIDE_READ;
+}
+
+cm_side_found cm_side_read_on(const char *trace_path, uint64_t ring_id, cm_side_place *place,
+                              uint64_t *after, uint8_t **chunks, size_t *length)
 {
     char path[PATH_BYTES];
     struct stat st;
@@ -407,7 +488,9 @@ cm_side_found cm_side_read(const char *trace_path, uint64_t ring_id, uint64_t *a
     if (fd < 0)
         return CM_SIDE_MISSING;
     collection to = {.after = *after};
-    cm_side_found found = h.id == ring_id ? collect(fd, &h, &st, &to) : CM_SIDE_MISSING;
+    cm_side_found found = CM_SIDE_MISSING;
+    if (h.id == ring_id)
+        found = place->known ? go_on(fd, &h, &st, place, &to) : collect(fd, &h, &st, &to, place);
     close(fd);
     if (found == CM_SIDE_MEMORY) {
         free(to.chunks);
@@ -417,6 +500,13 @@ cm_side_found cm_side_read(const char *trace_path, uint64_t ring_id, uint64_t *a
     *length = to.length;
     *after = to.after;
     return found;
+}
+
+cm_side_found cm_side_read(const char *trace_path, uint64_t ring_id, uint64_t *after,
+                           uint8_t **chunks, size_t *length)
+{
+    cm_side_place place = {0};
+    return cm_side_read_on(trace_path, ring_id, &place, after, chunks, length);
 }
 
 void cm_side_remove(const char *trace_path, uint64_t ring_id)

@@ -43,6 +43,17 @@ typedef enum cm_side_found {
 /* *chunks is malloc'ed, or NULL if there are none. `after` becomes the last one's serial. */
 cm_side_found cm_side_read(const char *trace_path, uint64_t ring_id, uint64_t *after,
                            uint8_t **chunks, size_t *length);
+/* The same for a reader that goes on: reads what was written behind the last chunk alone. place:
+ * all zero at first, then the file's as it was left. */
+typedef struct cm_side_place {
+    bool known;
+    unsigned part;
+    uint64_t offset; /* in the part: behind the chunk with the number `after` */
+    int64_t seconds,
+        nanoseconds; /* when the file was last written to, when nothing new was found */
+} cm_side_place;
+cm_side_found cm_side_read_on(const char *trace_path, uint64_t ring_id, cm_side_place *place,
+                              uint64_t *after, uint8_t **chunks, size_t *length);
 /* Removes the side file if it is this trace's, or empty because the process was killed early. */
 void cm_side_remove(const char *trace_path, uint64_t ring_id);
 
