@@ -47,7 +47,7 @@ $(STAMP)/venv:
 	@mkdir -p $(STAMP) && touch $@
 
 $(STAMP)/tools: $(STAMP)/venv pyproject.toml Makefile
-	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "jinja2>=3.1" "$(TORCH)" numpy "pytest>=8" pytest-reportlog pytest-xdist pytest-cov pytest-timeout "hypothesis>=6" "ruff>=0.9" "mypy>=1.14" "playwright>=1.49" "tensorboard>=2.18" "shtab>=1.13" nbclient ipykernel "viztracer>=1.1" "distributed>=2025.1"
+	$(BIN)/python -m pip install -q "setuptools>=77" "rich>=13" "cloudpickle>=3" "jinja2>=3.1" "$(TORCH)" numpy "pytest>=8" pytest-reportlog pytest-xdist pytest-cov pytest-timeout "hypothesis>=6" "ruff>=0.9" "mypy>=1.14" "playwright>=1.49" "tensorboard>=2.18" "shtab>=1.13" nbclient ipykernel "viztracer>=1.1" "distributed>=2025.1" "textual>=1" "prometheus-client>=0.20"
 	@touch $@
 
 # An editable install: the extension is built beside its package, the startup files go into .venv.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 VERBS = {
     "run": "run a Python script and record its tensor memory",
+    "live": "what a running program's memory is made of now, in a terminal",
     "summary": "how high the memory went, what of, and whether it grows",
     "peak": "what was alive at the peak, line by line",
     "advice": "what to change, at which line, and the peak it would give",
@@ -128,7 +129,7 @@ def _run(verb: str, arguments: list[str]) -> int:
     """A verb that reads ends soon, and its reports have no cycles: to search millions of objects for some takes a third
     of the time of a large page."""
     verb_main = module_of(verb).main
-    if verb in ("run", "simulate", "advice", "fits", "max-batch"):  # programs of the user's
+    if verb in ("run", "live", "simulate", "advice", "fits", "max-batch"):  # programs of the user's, or without an end
         return int(verb_main(arguments))
     import gc
 

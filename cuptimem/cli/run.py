@@ -93,6 +93,11 @@ def parser() -> "Parser":
         dest="argv",
         help="the trace has no argument of the command line but the script",
     )
+    result.add_argument(
+        "--live",
+        action="store_true",
+        help="the view of cuptimem live while it runs; what it writes to the terminal is shown when you leave the view",
+    )
     result.add_argument("program", nargs=argparse.REMAINDER, help="script.py, -m module or -c code, and its arguments")
     return result
 
@@ -133,7 +138,12 @@ def main(arguments: "Sequence[str]") -> int:
             stream.flush()
     # The script's name begins like an option.
     end = ["--"] if request.program[0].startswith("-") and request.program[0] not in ("-", "-c", "-m") else []
-    os.execve(sys.executable, [sys.executable, *options, *end, *request.program], variables)
+    command = [sys.executable, *options, *end, *request.program]
+    if request.live:
+        from cuptimem.cli import run_live
+
+        return run_live.run(command, variables)
+    os.execve(sys.executable, command, variables)
 
 
 def _bytes(text: str) -> int:

@@ -14,8 +14,7 @@ from cuptimem.errors import Error, recording_core
 from cuptimem.integrations import figures
 from cuptimem.record import recorder
 from cuptimem.report import load
-from cuptimem.report.leaks import STEPS_NEEDED
-from cuptimem.report.model import Report
+from cuptimem.report.leaks import growth_per_step
 
 EVENTS = 20_000  # of a stretch that is read ahead of the next log: some 10 ms of the thread beside the program
 WAIT = 0.01  # seconds that a log waits for what is still to be read
@@ -158,15 +157,6 @@ class LiveReader:
             report = load.analyze(path, window=number, default_code=self._outer.code)
         except (Error, self._core.Error, OSError):
             return
-        growth = _growth(report)
+        growth = growth_per_step(report)
         with self._changed:
             self._growth = growth
-
-
-def _growth(report: Report) -> int | None:
-    """Bytes a step of what the report calls a leak, or would if Python's collector had run. None: no verdict."""
-    waiting = [suspect for suspect in report.undecided if suspect.reason == "no collection"]
-    if max(report.loops.values(), default=0) < STEPS_NEEDED or len(waiting) < len(report.undecided):
-        return None
-    rates: list[float] = [leak.total_bytes_per_step for leak in (*report.leaks, *waiting)]
-    return round(sum(rates))

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cuptimem.displayed import Displayed
 from cuptimem.report import cycles
 from cuptimem.report.brief import Brief, where
 from cuptimem.report.stacks import Frame, Stack, user_frame
 from cuptimem.words import size
+
+if TYPE_CHECKING:
+    from cuptimem.report.model import Report
 
 # The rule (csrc/analysis/growth.h) wants births in six different steps after a warm-up of at least two.
 STEPS_NEEDED = 8
@@ -168,3 +171,18 @@ def made_behind(stack: Stack, clock: Mapping[str, Any] | None) -> bool:
         return False
     file, line, function = clock["where"]
     return any(frame.file == file and frame.function == function and frame.line > line for frame in stack)
+
+
+def growth_so_far(report: "Report") -> tuple[Leak, ...] | None:
+    """Of a program that goes on: what the report calls a leak, or would if Python's collector had run. None: no
+    verdict."""
+    waiting = [suspect for suspect in report.undecided if suspect.reason == "no collection"]
+    if max(report.loops.values(), default=0) < STEPS_NEEDED or len(waiting) < len(report.undecided):
+        return None
+    return (*report.leaks, *waiting)
+
+
+def growth_per_step(report: "Report") -> int | None:
+    """Bytes a step of what grows so far. None: no verdict."""
+    found = growth_so_far(report)
+    return None if found is None else round(sum(leak.total_bytes_per_step for leak in found))

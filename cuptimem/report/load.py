@@ -284,6 +284,10 @@ class _Loader:
     def stack(self, stack_id: int) -> Stack:
         return self._stacks.get(stack_id, ())
 
+    def add_stack(self, stack_id: int, rows: Iterable[Any]) -> Stack:
+        made = self._stacks[stack_id] = tuple(self._frame(row) for row in rows)
+        return made
+
     def origin(self, origin_id: int, stack_id: int) -> Stack:
         """A stack of its own, where it is another one than that it is charged to."""
         return self.stack(origin_id) if origin_id != stack_id else ()
@@ -312,6 +316,27 @@ class _Loader:
         if special is not None:
             return tuple(special(self, row) for row in rows)
         return tuple(self.make(kind, row) for row in rows)
+
+
+class Origins:
+    """The contributors of a trace that is followed (_core.Follower), by the numbers of their origins."""
+
+    def __init__(self, follower: Any, code: tuple[str, ...]) -> None:
+        self._follower = follower
+        self._loader = _Loader({"meta": follower.meta, "stacks": {}, "clock": {"loops": ()}}, code)
+        self._known: dict[int, tuple[str, Contributor]] = {}
+
+    def contributor(self, origin: int) -> tuple[str, Contributor]:
+        """Its device, and a contributor of no bytes."""
+        known = self._known.get(origin)
+        if known is None:
+            device, stack_id, own_id, phase, name, category, module = self._follower.origin(origin)
+            stacks = [self._loader.add_stack(one, self._follower.stack(one)) for one in (stack_id, own_id)]
+            row = (0, 0, stack_id, own_id, phase, name, category, module, None)
+            known = device, _new_contributor(self._loader, row)
+            if all(frame.text or frame.is_library for stack in stacks for frame in stack):
+                self._known[origin] = known  # the text of a line comes after it
+        return known
 
 
 def _contributor(loader: _Loader, row: tuple[Any, ...]) -> Contributor:

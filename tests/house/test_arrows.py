@@ -51,9 +51,10 @@ IMPORTS = {
     "tensorboard": ("base record report output", ""),
     "notebook": ("base objects record report output simulation", ""),
     "integrations": ("base record report output", ""),
+    "live": ("base report output", ""),
     "pytest_plugin": ("base objects record report output simulation", ""),
     # A verb but `simulate` needs nothing of simulation.
-    "cli": ("base record report output advice doctor", "simulation distributed"),
+    "cli": ("base record report output advice doctor live", "simulation distributed"),
     "front": ("", "advice base distributed record report simulation tensorboard notebook integrations cli"),
 }
 Arrows = dict[tuple[str, str], set[str]]  # the files that have each

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -14,6 +14,7 @@ from cuptimem.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text as Styled
 
 _STYLES = {"": "", "title": "bold", "strong": "bold cyan", "dim": "dim", "warning": "yellow"}
 _PATIENCE_S = 1.0  # shorter work shows no progress
@@ -59,23 +60,36 @@ def show(blocks: Sequence[Block], stream: TextIO | None = None, otherwise: int |
     if not stream.isatty():
         print(text.render(blocks, _columns() or otherwise), file=stream)
         return
+    console = _console(stream)
+    for line in styled(blocks, console.width):
+        console.print(line, soft_wrap=True)
+
+
+def styled(blocks: Sequence[Block], width: int) -> Iterator["Styled"]:
+    """The blocks' lines as a terminal of that width shows them."""
     from rich.text import Text as Styled
 
-    console = _console(stream)
     for block in blocks:
         if isinstance(block, Text):
-            for shown in text.lines(block, console.width):
-                console.print(Styled(shown.rstrip(), style=_STYLES[block.style]), soft_wrap=True)
+            for shown in text.lines(block, width):
+                yield Styled(shown.rstrip(), style=_STYLES[block.style])
             continue
-        table = text.shown(block, console.width)
-        for number, cells in enumerate(text.layout(table, console.width)):
+        table = text.shown(block, width)
+        for number, cells in enumerate(text.layout(table, width)):
             line = Styled(text.INDENT)
             for column, cell in zip(table.columns, cells, strict=True):
                 line.append(cell, style=_STYLES["dim" if number == 0 else column.style]).append(text.GAP)
             line.rstrip()
-            console.print(line, soft_wrap=True)
-            for below in text.under(table, cells, number, console.width):
-                console.print(Styled(below, style=_STYLES["dim"]), soft_wrap=True)
+            yield line
+            for below in text.under(table, cells, number, width):
+                yield Styled(below, style=_STYLES["dim"])
+
+
+def joined(lines: Iterable["Styled"]) -> "Styled":
+    """All of them as one text."""
+    from rich.text import Text as Styled
+
+    return Styled("\n").join(lines)
 
 
 @contextmanager
