@@ -35,7 +35,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers attribution evidence evidence-public evidence-published snapshots accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
+.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers prometheus attribution evidence evidence-public evidence-published snapshots accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -207,6 +207,9 @@ trainers: .venv-trainers/.made .venv-trainers-old/.made ## callbacks with the re
 
 attribution: $(STAMP)/package $(ATTRIBUTION_VENV)/.made ## how often lines, categories, steps, holders, verdicts and diffs are right; writes docs/attribution.md (ARGS="NAME ..." for some)
 	$(BIN)/python -m tests.attribution $(or $(ARGS),--save)
+
+prometheus: $(STAMP)/package ## a real Prometheus reads the metrics of a recorded program (apt-get install prometheus)
+	$(BIN)/python -m tests.tools.live.prometheus
 
 advice: $(STAMP)/package $(ATTRIBUTION_VENV)/.made ## what changes save, advised and by hand; writes evidence/advice/results/<date>.md (ARGS="NAME ... --try" for some)
 	$(BIN)/python -m evidence.advice $(or $(ARGS),--save --try)

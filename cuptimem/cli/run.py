@@ -9,7 +9,7 @@ import os
 import sys
 
 from cuptimem import environ, interpreter, naming, sizes
-from cuptimem.errors import recording_core
+from cuptimem.errors import Error, recording_core
 from cuptimem.record import autostart, startup
 
 TYPE_CHECKING = False  # the program's folder may have a module of any name: only what Python has loaded is imported
@@ -98,6 +98,15 @@ def parser() -> "Parser":
         action="store_true",
         help="the view of cuptimem live while it runs; what it writes to the terminal is shown when you leave the view",
     )
+    result.add_argument(
+        "--metrics-port",
+        type=_port,
+        metavar="N",
+        help="what is alive now, for Prometheus, at http://127.0.0.1:N/metrics; under torchrun N + LOCAL_RANK",
+    )
+    result.add_argument(
+        "--metrics-host", default="", metavar="H", help="the address to listen on instead (0.0.0.0: every one)"
+    )
     result.add_argument("program", nargs=argparse.REMAINDER, help="script.py, -m module or -c code, and its arguments")
     return result
 
@@ -110,6 +119,11 @@ def main(arguments: "Sequence[str]") -> int:
             raise Usage("kernels are recorded at the driver level: leave out --kernels or --no-driver")
         check_program(request.program)
         output = checked_output(request.output, request.force)
+        if request.metrics_port is not None:
+            import importlib.util
+
+            if importlib.util.find_spec("prometheus_client") is None:
+                raise Error("metrics for Prometheus need its client: pip install cuptimem[metrics]")
     except Usage as error:
         ours.error(str(error))
     recording_core()
@@ -129,6 +143,8 @@ def main(arguments: "Sequence[str]") -> int:
         "CUPTIMEM_NO_WALKS": "" if request.walks else "1",
         "CUPTIMEM_NO_HOLDERS": "" if request.holders else "1",
         "CUPTIMEM_NO_ARGV": "" if request.argv else "1",
+        "CUPTIMEM_METRICS_PORT": "" if request.metrics_port is None else str(request.metrics_port),
+        "CUPTIMEM_METRICS_HOST": request.metrics_host,
     }
     base = {name: value for name, value in startup.given_environment().items() if name not in autostart.VARIABLES}
     wanted = {name: value for name, value in settings.items() if value}
@@ -156,6 +172,14 @@ def _bytes(text: str) -> int:
     if value == 0:
         raise argparse.ArgumentTypeError(f"takes a number of bytes such as 500M, not {text!r}")
     return value
+
+
+def _port(text: str) -> int:
+    import argparse
+
+    if not (text.isascii() and text.isdecimal() and len(text) < 6 and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"takes the number of a port, not {text!r}")
+    return int(text)
 
 
 def check_program(program: list[str]) -> None:

@@ -24,16 +24,19 @@ _Key = tuple[str, object]
 class Follower:
     """A trace that a process writes, or has written.
 
-    judge: whether the whole recording is read again for a verdict at 2, 4, 8, 16, ... steps, in a thread. code: as of
-    cuptimem.open. Raises Error, one line, for what is no trace.
+    judge: whether the whole recording is read again for a verdict at 2, 4, 8, 16, ... steps, in a thread.
+    first_verdict: in the place of 2. code: as of cuptimem.open. Raises Error, one line, for what is no trace.
     """
 
-    def __init__(self, path: str, *, code: Sequence[str] | None = None, judge: bool = True) -> None:
+    def __init__(
+        self, path: str, *, code: Sequence[str] | None = None, judge: bool = True, first_verdict: int = 2
+    ) -> None:
         self.path = path
         self._code = tuple(code) if code is not None else own_code.of_environment()
         self._core = core()
         self._follower: Any = self._core.Follower(path, None if self._code is None else ",".join(self._code))
         self._judges = judge
+        self._first_verdict = first_verdict
         self._begin()
         self._file: tuple[int, ...] | None = None  # of a trace that had ended, when it was last read
 
@@ -42,7 +45,7 @@ class Follower:
         code = self._code if self._code is not None else own_code.of_trace(meta.get("code", ""))
         self._origins = load.Origins(self._follower, code)
         self._verdict: Verdict | None = None
-        self._judge_at = 2
+        self._judge_at = self._first_verdict
         self._judging: threading.Thread | None = None
 
     def poll(self, progress: Callable[[int], object] | None = None) -> bool:

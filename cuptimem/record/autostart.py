@@ -17,6 +17,7 @@ to ignore its environment (-E, -I) ignores these variables, too: `cuptimem run` 
     CUPTIMEM_NO_DRIVER=1     without what CUDA itself hands out
     CUPTIMEM_NO_WALKS=1      without names of modules and tensors
     CUPTIMEM_NO_HOLDERS=1    without the search for who holds what grows and what is alive
+    CUPTIMEM_METRICS_PORT=N  what is alive now, for Prometheus, at this port; CUPTIMEM_METRICS_HOST: of this address
     CUPTIMEM_NO_ARGV=1       the trace has the script's name and no other argument of the command line
 """
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from cuptimem.record.beginning import Program
+    from cuptimem.record.recorder import Window
 
 VARIABLES = (
     "CUPTIMEM",
@@ -48,6 +50,8 @@ VARIABLES = (
     "CUPTIMEM_NO_WALKS",
     "CUPTIMEM_NO_HOLDERS",
     "CUPTIMEM_NO_ARGV",
+    "CUPTIMEM_METRICS_PORT",
+    "CUPTIMEM_METRICS_HOST",
     # Set by us:
     "CUPTIMEM_RUN",  # on: `cuptimem run` or `simulate` has asked for this recording
     "CUPTIMEM_LEADER",  # the process that writes the file of exactly the requested name
@@ -194,6 +198,7 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
         default_name=not template,
         how_to_overwrite="CUPTIMEM_OVERWRITE=1",
     )
+    _serve_metrics(settings, window)
     core = recording_core()
     leads = settings.get("CUPTIMEM_LEADER", str(pid)) == str(pid) and rank in (None, "0")
     quiet = _is_set(settings, "CUPTIMEM_QUIET")
@@ -228,6 +233,27 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
 
     # Registered before anything of the program's, so it runs after everything of the program's.
     atexit.register(core.process_at_exit(finish))
+
+
+def _serve_metrics(settings: dict[str, str], window: "Window") -> None:
+    """Each local rank has a port of its own: N, N + 1, ..."""
+    port = settings.get("CUPTIMEM_METRICS_PORT", "").strip()
+    if not port:
+        return
+    from cuptimem.errors import Error
+    from cuptimem.live import metrics
+    from cuptimem.record import recorder
+
+    local = environ.get("LOCAL_RANK")
+    number = int(port) + (int(local) if local.isdecimal() else 0) if port.isdecimal() else -1
+    try:
+        if not 0 <= number <= 65535:
+            raise Error(f"CUPTIMEM_METRICS_PORT takes the number of a port, not {port!r}")
+        server = metrics.Server(number, settings.get("CUPTIMEM_METRICS_HOST", "") or metrics.LOCAL)
+    except own(Error) as error:
+        _say(f"no metrics: {_one_line(error)}")
+        return
+    recorder.watch(window, server, metrics.EVERY)
 
 
 def _max_size(settings: dict[str, str]) -> int:

@@ -19,6 +19,8 @@ from cuptimem.report.brief import Brief, name
 from cuptimem.report.figures import Figures
 
 if TYPE_CHECKING:
+    from cuptimem.live.state import LiveState
+    from cuptimem.live.watching import Watch
     from cuptimem.report.leaks import Holder, Leak
     from cuptimem.report.model import Report
     from cuptimem.report.stacks import Frame
@@ -332,6 +334,16 @@ class Profile(Figures, Displayed, Brief):
         if run is None:
             raise RuntimeError("step() belongs inside the profile's block")
         run.step()
+
+    def watch(self, callback: "Callable[[LiveState], Any]", every: float = 10.0) -> "Watch":
+        """Calls the function with the state of the recording (docs/live.md) every so many seconds, from one thread,
+        until the recording ends or stop() of the result is called. It is of the outermost profile's recording."""
+        if not callable(callback):
+            raise TypeError(f"callback is a function of a state, not {callback!r}")
+        run = self._current()
+        if run is None or run.window is None or not run.recording:
+            raise RuntimeError("watch() belongs inside the profile's block")
+        return recorder.watch(run.window, callback, every)
 
     # -- what it found ---------------------------------------------------------------------------------------------
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import TypeVar
 
+    from cuptimem.live.state import LiveState
+    from cuptimem.live.watching import Watch
     from cuptimem.report.leaks import Holder
 
     _T = TypeVar("_T")
@@ -333,6 +335,21 @@ def open_window(
         with _lock:
             _end_orphan()
         raise
+
+
+def watch(window: Window, callback: "Callable[[LiveState], object]", every: float) -> "Watch":
+    """Calls it with the state of the recording every so many seconds, until that ends or the result is stopped."""
+    from cuptimem.live.watching import Watch
+
+    core = window.capture.core
+
+    def sync() -> None:
+        try:
+            core.capture_sync()
+        except own(Error):  # the recording has ended: the trace says so
+            return
+
+    return Watch(window.file.path, callback, every, sync=sync, say=say)
 
 
 def close_window(

@@ -42,7 +42,7 @@ IMPORTS = {
     "report": ("base", "output advice"),  # a report prints itself, and advises
     # A Profile has a report's figures, and `holders` looks for what holds the leaks of one. The file that starts a
     # recording also starts a simulated child.
-    "record": ("base objects report", "output simulation"),
+    "record": ("base objects report", "output simulation live"),
     "output": ("base report distributed", ""),
     "distributed": ("base report", "record output"),  # Ranks print themselves
     "advice": ("base report", ""),

@@ -90,7 +90,8 @@ class Tmux:
         ).stdout
 
     def start(self, size: tuple[int, int], command: str) -> None:
-        run = f"unset COLUMNS LINES; cd {self.folder}; export NO_COLOR=1 LC_ALL=C.UTF-8; {command}; echo ended with $?; cat"
+        set_up = f"unset COLUMNS LINES; cd {self.folder}; export NO_COLOR=1 LC_ALL=C.UTF-8"
+        run = f"{set_up}; {command}; echo ended with $?; cat"
         self.call("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), run)
 
     def until(self, done: Callable[[str], bool]) -> str:
