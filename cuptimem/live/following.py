@@ -45,13 +45,16 @@ class Follower:
         code = self._code if self._code is not None else own_code.of_trace(meta.get("code", ""))
         self._origins = load.Origins(self._follower, code)
         self._verdict: Verdict | None = None
+        self._judged: Verdict | None = None  # at the last poll
         self._judge_at = self._first_verdict
         self._judging: threading.Thread | None = None
 
     def poll(self, progress: Callable[[int], object] | None = None) -> bool:
-        """Reads what has come. Whether anything has. progress: is told how many records were read, while it reads."""
+        """Reads what has come. Whether anything has, or there is a new verdict. progress is told how many records were
+        read, while it reads."""
+        judged, self._judged = self._judged is not self._verdict, self._verdict
         if self._file is not None and self._file == _identity(self.path):
-            return False
+            return judged
         self._file = None
         read, changed, state = 0, False, self._follower.state
         while True:
@@ -68,7 +71,7 @@ class Follower:
         if self._follower.state != "recording":
             self._file = _identity(self.path)
         self._think()
-        return changed or state != self._follower.state
+        return changed or judged or state != self._follower.state
 
     @property
     def events(self) -> int:

@@ -87,8 +87,10 @@ class View(App):  # type: ignore[misc]
 
     def _poll(self) -> None:
         try:
-            self._follower.poll(self._count)
-            state = self._follower.state()
+            changed = self._follower.poll(self._count)
+            state = self._state
+            if changed or state is None or not state.ended:
+                state = self._follower.state()
         except Error as error:
             self.call_from_thread(self._end, str(error))
             return
@@ -102,7 +104,7 @@ class View(App):  # type: ignore[misc]
 
     def _take(self, state: LiveState) -> None:
         self._busy = False
-        if not self._paused:
+        if not self._paused and state is not self._state:
             self._state = state
             self._draw()
 
