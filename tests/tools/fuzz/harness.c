@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../../../csrc/analysis/analysis.h"
+#include "../../../csrc/analysis/follow.h"
 #include "../../../csrc/recover/recover.h"
 #include "../../../csrc/trace/format.h"
 #include "../../../csrc/trace/rewrite.h"
@@ -519,6 +520,53 @@ static void read_trace(bool thorough)
     cm_reader_close(reader);
 }
 
+static int64_t alive_of(const cm_follow *follow)
+{
+    const cm_amounts *live = cm_follow_live(follow);
+    int64_t bytes = 0;
+    for (size_t i = 0; i < live->capacity; i++)
+        bytes += live->of[i].bytes;
+    return bytes;
+}
+
+static bool follow_on(cm_follow *follow)
+{
+    char error[160] = "";
+    size_t count, again = 0;
+    cm_follow_got got;
+    while ((got = cm_follow_read(follow, 1000, &count, error, sizeof error)) != CM_FOLLOW_AT_END &&
+           got != CM_FOLLOW_FAILED)
+        if (got == CM_FOLLOW_AGAIN && ++again > 3)
+            broken("a file that does not change is read again once");
+    if (got == CM_FOLLOW_FAILED) {
+        must_say(error, "a follower that failed says why");
+        return false;
+    }
+    int64_t bytes = alive_of(follow);
+    const cm_replay *replay = cm_follow_replay(follow);
+    for (size_t i = 0; i < replay->device_count; i++) {
+        bytes -= replay->device[i].live;
+        if (cm_follow_peak(follow, (uint16_t)i) < replay->device[i].live)
+            broken("a peak is not below what is alive");
+    }
+    if (bytes != 0)
+        broken("what is alive by origin sums to what is alive");
+    return true;
+}
+
+/* A file that grows: its first half, then all of it. */
+static void follow_growing(fuzz_part trace)
+{
+    char error[160] = "";
+    put_file(FUZZ_TRACE, (fuzz_part){trace.at, trace.length / 2});
+    cm_follow *follow = cm_follow_open(FUZZ_TRACE, NULL, error, sizeof error);
+    bool goes_on = follow != NULL && follow_on(follow);
+    put_file(FUZZ_TRACE, trace);
+    if (goes_on)
+        follow_on(follow);
+    cm_follow_close(follow);
+}
+
 /* libFuzzer's own limit is wall time, which other programs on the machine use up. */
 static void check_time(clock_t begun)
 {
@@ -538,6 +586,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     put_file(FUZZ_TRACE, input.trace);
     put_file(FUZZ_SIDE, input.side);
     put_ring(input.ring);
+    follow_growing(input.trace);
     if (cm_trace_end_read(FUZZ_TRACE, 0, &end))
         free(end.ring);
     read_trace(true);
