@@ -35,7 +35,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers prometheus attribution evidence evidence-public evidence-published snapshots accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
+.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers ray-test prometheus attribution evidence evidence-public evidence-published snapshots accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,10 +109,25 @@ build/arrow-consumers/.made: $(STAMP)/venv Makefile
 	$(BIN)/python -m pip install -q --target build/arrow-consumers $(ARROW_CONSUMERS)
 	@touch $@
 
+# The server of an example.
+build/servers/.made: $(STAMP)/venv Makefile
+	rm -rf build/servers
+	$(BIN)/python -m pip install -q --target build/servers "fastapi>=0.115" "uvicorn>=0.30"
+	@touch $@
+
+# Ray: large, and only the test of an example has a use for it.
+build/ray/.made: $(STAMP)/venv Makefile
+	rm -rf build/ray
+	$(BIN)/python -m pip install -q --target build/ray "ray>=2.40"
+	@touch $@
+
+ray-test: $(STAMP)/package build/ray/.made ## windows on demand in a Ray actor
+	$(BIN)/python -m pytest -q tests/record/on_demand/test_examples.py
+
 cuda-environment: $(if $(filter no,$(CUDA)),,$(CUDA_VENV)/.made build/cupti/.made)
 
 # What `make test` needs: environments, other Pythons, the C programs of its tests. Once; after a change what it touches.
-set-up: $(STAMP)/package build/pytest-plugins/.made cuda-environment other-pythons test-programs
+set-up: $(STAMP)/package build/pytest-plugins/.made build/servers/.made cuda-environment other-pythons test-programs
 
 test: set-up ## run all tests but the long ones (ARGS="-k name" or ARGS=tests/tools/cli to choose; CUDA=no: without PyTorch's CUDA build)
 	@CUPTIMEM_CUDA=$(CUDA) $(BIN)/python -m tests.everything $(ARGS)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from cuptimem.distributed.comparison import Ranks as Ranks
     from cuptimem.errors import Error as Error
     from cuptimem.integrations.plain import log as log
+    from cuptimem.record.on_demand import OnDemand as OnDemand
+    from cuptimem.record.on_demand import Window as Window
+    from cuptimem.record.on_demand import on_demand as on_demand
     from cuptimem.record.profiler import Action as Action
     from cuptimem.record.profiler import Profile as Profile
     from cuptimem.record.profiler import profile as profile
@@ -63,6 +66,9 @@ _HOME = {
     "estimate": "advice",
     "integrations": "integrations",
     "log": "integrations.plain",
+    "OnDemand": "record.on_demand",
+    "Window": "record.on_demand",
+    "on_demand": "record.on_demand",
     "Action": "record.profiler",
     "Profile": "record.profiler",
     "profile": "record.profiler",

@@ -128,6 +128,7 @@ def main_thread_call(call: Callable[[], None] | None) -> None: ...  # about once
 def main_thread_call_when_warned(call: Callable[[], None] | None) -> None: ...  # while capture_warning has one
 def main_thread_call_when_asked(call: Callable[[], None] | None) -> None: ...  # while source_asked has something to ask
 def main_thread_call_after_pass(call: Callable[[], None] | None) -> None: ...  # where a walk is due
+def main_thread_call_soon(call: Callable[[], None] | None) -> None: ...  # once
 def main_thread_call_when_grown(call: Callable[[], None] | None, bytes: int) -> None: ...  # tensors of a device; once
 def call_before(deadline: int, function: Callable[..., Any], *arguments: Any) -> Any: ...  # see py_sources.c
 

@@ -30,6 +30,7 @@ static mallinfo2_fn ask_malloc;
 static atomic_bool too_slow;    /* for the life of the process: malloc looks at every free piece */
 static _Atomic uint64_t due_ns; /* UINT64_MAX: no more, or a thread takes one */
 static uint64_t spent_ns;       /* of the thread that takes one */
+static _Atomic uint64_t ticks;  /* of the process's life */
 /* When malloc was last asked: free pieces, in use, freed since the peak. */
 static int64_t pieces, used, freed;
 /* By what the collector has seen; the peak since malloc was asked. */
@@ -119,8 +120,14 @@ static uint64_t used_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+uint64_t cm_heap_sample_ticks(void)
+{
+    return atomic_load_explicit(&ticks, memory_order_relaxed);
+}
+
 void cm_heap_sample(void)
 {
+    atomic_fetch_add_explicit(&ticks, 1, memory_order_relaxed);
     uint64_t due = atomic_load_explicit(&due_ns, memory_order_relaxed);
 
     if (cm_clock_monotonic_ns() < due || !cm_is_recording() ||

@@ -9,6 +9,9 @@
  * time: samples take a thousandth of it, and 10 ms at the beginning. malloc looks at each of its
  * free pieces, so it is not asked where many may have come: where much has died. */
 void cm_heap_sample(void);
+/* How often cm_heap_sample was called: ticks that were recorded by this process, of all captures.
+ */
+uint64_t cm_heap_sample_ticks(void);
 /* Asks malloc for the first time, so that a heap in pieces costs no step. */
 void cm_heap_sample_begin(void);
 /* From the collector: pieces of malloc's that the blocks and nodes in use have (merge.h). */

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "../capture/heap_sample.h"
 #include "../capture/session.h"
 
 static PyObject *fail(const char *message)
@@ -234,13 +235,14 @@ static PyObject *capture_counts(PyObject *module, PyObject *unused)
     c = cm_session_get_counts();
     Py_END_ALLOW_THREADS;
     return Py_BuildValue(
-        "{sKsKsKsKsKsKsKsKsKsKsK}", "events", (unsigned long long)c.events, "lost_events",
+        "{sKsKsKsKsKsKsKsKsKsKsKsK}", "events", (unsigned long long)c.events, "lost_events",
         (unsigned long long)c.lost_events, "lost_stacks", (unsigned long long)c.lost_stacks,
         "bytes_written", (unsigned long long)c.bytes_written, "stacks",
         (unsigned long long)c.stacks, "codes", (unsigned long long)c.codes, "rings",
         (unsigned long long)c.rings, "ring_blocks_used", (unsigned long long)c.ring_blocks_used,
         "profiler_bytes", (unsigned long long)c.profiler_bytes, "wakes",
-        (unsigned long long)c.wakes, "foreign", (unsigned long long)c.foreign);
+        (unsigned long long)c.wakes, "foreign", (unsigned long long)c.foreign, "ticks",
+        (unsigned long long)cm_heap_sample_ticks());
 }
 
 PyDoc_STRVAR(capture_warning_doc,

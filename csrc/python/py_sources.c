@@ -36,6 +36,8 @@
  *     The same, while source_asked has a request.
  * def main_thread_call_after_pass(call: Callable[[], None] | None) -> None
  *     The same, after the backward passes that py_walks.h selects.
+ * def main_thread_call_soon(call: Callable[[], None] | None) -> None
+ *     Once, as soon as the main thread comes to it, also while no capture runs.
  * def main_thread_call_when_grown(call: Callable[[], None] | None, bytes: int) -> None
  *     Once, after the allocation that brings a device's tensors to so many bytes or more.
  * def call_before(deadline: int, function: Callable, *arguments) -> object
@@ -71,7 +73,7 @@ typedef struct main_call {
     atomic_bool armed, pending;
 } main_call;
 
-static main_call once_a_second, when_warned, when_asked, after_pass, when_grown;
+static main_call once_a_second, when_warned, when_asked, after_pass, when_grown, soon;
 
 static int run_pending_call(void *which)
 {
@@ -140,6 +142,15 @@ static PyObject *main_thread_call_after_pass(PyObject *self, PyObject *callable)
 
     if (result != NULL)
         cm_autograd_set_pass_listener(callable == Py_None ? NULL : on_pass);
+    return result;
+}
+
+static PyObject *main_thread_call_soon(PyObject *self, PyObject *callable)
+{
+    PyObject *result = set_call(&soon, callable);
+
+    if (result != NULL && callable != Py_None)
+        ask_for(&soon);
     return result;
 }
 
@@ -487,6 +498,7 @@ PyMethodDef cm_py_sources_methods[] = {
     {"main_thread_call_when_warned", main_thread_call_when_warned, METH_O, NULL},
     {"main_thread_call_when_asked", main_thread_call_when_asked, METH_O, NULL},
     {"main_thread_call_after_pass", main_thread_call_after_pass, METH_O, NULL},
+    {"main_thread_call_soon", main_thread_call_soon, METH_O, NULL},
     {"main_thread_call_when_grown", main_thread_call_when_grown, METH_VARARGS, NULL},
     {"call_before", (PyCFunction)(void (*)(void))call_before, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},

@@ -47,6 +47,7 @@ def examine() -> Diagnosis:
             checks.extend(child.checks(answer, slots, child.ask_cuda()))
         checks.append(settings.autostart_check())
     checks.append(places.trace_folder())
+    checks.append(places.standby_folder())
     checks.extend(_guarded("rings", PLACES, places.ring_checks(answer)))
     checks.extend(_guarded("left rings", PLACES, map(places.orphans, [left])))
     checks.extend(settings.variables())

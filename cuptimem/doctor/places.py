@@ -13,7 +13,7 @@ from typing import Any
 from cuptimem import environ
 from cuptimem.doctor.checks import PLACES, SMALL_DISK, Check
 from cuptimem.output.text.words import size
-from cuptimem.record import recorder
+from cuptimem.record import recorder, standby_socket
 
 _SHARED = "/dev/shm"
 _SHARE = 16  # rings take one part in so many (csrc/capture/shared_memory.h), ...
@@ -26,6 +26,23 @@ def _space(folder: str) -> tuple[int, int]:
     """Bytes in all, 0 where there is no bound, and bytes free to us."""
     about = os.statvfs(folder)
     return about.f_blocks * about.f_frsize, about.f_bavail * about.f_frsize
+
+
+def standby_folder() -> Check:
+    """Where CUPTIMEM=standby listens."""
+    name = "standby folder"
+    try:
+        folder = os.path.dirname(standby_socket.path_of(os.getpid()))
+    except OSError as error:
+        return Check(
+            PLACES,
+            name,
+            "warning",
+            f"{error}",
+            "CUPTIMEM=standby cannot listen, so `cuptimem window PID` finds nothing",
+            "set XDG_RUNTIME_DIR to a folder of this user's alone",
+        )
+    return Check(PLACES, name, "ok", f"{folder}, for `cuptimem window PID`")
 
 
 def trace_folder() -> Check:

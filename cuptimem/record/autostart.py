@@ -6,6 +6,7 @@ to ignore its environment (-E, -I) ignores these variables, too: `cuptimem run` 
 (environ.py).
 
     CUPTIMEM=1               record this process (also true, yes, on); any other word names the trace
+    CUPTIMEM=standby         record nothing until `cuptimem window PID` asks for it; children, too (standby.py)
     CUPTIMEM_OUTPUT=F        the trace; {pid} and {rank} are filled in. Default: cuptimem-<script>.<pid>.cmem
     CUPTIMEM_OVERWRITE=1     replace an existing F
     CUPTIMEM_FOLLOW=1        children too, forked and spawned; without it they do not see these variables
@@ -25,16 +26,18 @@ import os
 import sys
 
 from cuptimem import environ
-from cuptimem.errors import own
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
+    from typing import Any, TypeVar
 
     from cuptimem.record.beginning import Program
     from cuptimem.record.recorder import Window
+
+    _Kind = TypeVar("_Kind", bound=BaseException)
 
 VARIABLES = (
     "CUPTIMEM",
@@ -65,6 +68,13 @@ _started_in = 0  # the process that this module has started a profile in
 _simulated = False
 
 
+def own(*kinds: "type[_Kind]") -> "tuple[type[_Kind], ...]":
+    """As errors.own, which loads the extension: a process in standby has none."""
+    from cuptimem import errors
+
+    return errors.own(*kinds)
+
+
 def _is_set(settings: "Mapping[str, str]", name: str) -> bool:
     return settings.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")
 
@@ -74,6 +84,37 @@ def _template(settings: dict[str, str]) -> str:
     named = settings.get("CUPTIMEM", "")
     is_switch = named.strip().lower() in ("1", "true", "yes", "on")
     return settings.get("CUPTIMEM_OUTPUT", "") or ("" if is_switch else named)
+
+
+def _is_standby(word: str) -> bool:
+    return word.strip().lower() == "standby"
+
+
+def _start_standby() -> None:
+    """Nothing of the extension is loaded. The variables stay, for children."""
+    global _started_in
+    if _is_own_command():
+        return
+    _started_in = os.getpid()
+    try:
+        from cuptimem.record import standby
+
+        standby.start({name: value for name, value in environ.obeyed().items() if name in VARIABLES})
+    except own(Exception) as error:  # whatever it is, the user's program comes first
+        say(f"not in standby: {_one_line(error)}")
+
+
+def options(settings: "Mapping[str, str]") -> "dict[str, Any]":
+    """Of cuptimem.profile, as these variables have them."""
+    return {
+        "max_size": _max_size(settings),
+        "kernels": _is_set(settings, "CUPTIMEM_KERNELS"),
+        "operators": _is_set(settings, "CUPTIMEM_OPERATORS"),
+        "driver": not _is_set(settings, "CUPTIMEM_NO_DRIVER"),
+        "walks": not _is_set(settings, "CUPTIMEM_NO_WALKS"),
+        "holders": not _is_set(settings, "CUPTIMEM_NO_HOLDERS"),
+        "argv": not _is_set(settings, "CUPTIMEM_NO_ARGV"),
+    }
 
 
 def _is_own_command() -> bool:
@@ -101,6 +142,9 @@ def start() -> None:
         _start_simulated(folder)
     if not _is_set(environ.obeyed(), "CUPTIMEM") or _started_in == os.getpid():  # Python may read a file twice
         return
+    if _is_standby(environ.get("CUPTIMEM")):
+        _start_standby()
+        return
     if _is_subinterpreter() or (not environ.get("CUPTIMEM_RUN") and _is_own_command()):
         return
     settings = environ.take(VARIABLES)
@@ -117,7 +161,7 @@ def start() -> None:
         # A simulated run's trace is read whatever the program did.
         _open(settings, None if _simulated else beginning.Program())
     except own(Exception) as error:  # whatever it is, the user's program comes first
-        _say(f"not recording: {_one_line(error)}")
+        say(f"not recording: {_one_line(error)}")
         return
     if follow:
         from cuptimem.errors import recording_core
@@ -132,7 +176,7 @@ def _image(settings: dict[str, str]) -> int:
     return int(number) if pid == str(os.getpid()) and is_number else 0
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     """One line on standard error without recorder.say, which may be what failed."""
     from cuptimem.printable import printable  # only where a recording is asked for
 
@@ -153,7 +197,7 @@ def _start_simulated(folder: str) -> None:
 
         child.start(folder)
     except own(Exception) as error:  # runs before the script: raised, it would end a program that would run without us
-        _say(_one_line(error))
+        say(_one_line(error))
 
 
 def _one_line(error: BaseException) -> str:
@@ -186,15 +230,7 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
     window = recorder.open_window(
         path,
         overwrite=_is_set(settings, "CUPTIMEM_OVERWRITE"),
-        options=recorder.Options(
-            max_size=_max_size(settings),
-            kernels=_is_set(settings, "CUPTIMEM_KERNELS"),
-            operators=_is_set(settings, "CUPTIMEM_OPERATORS"),
-            driver=not _is_set(settings, "CUPTIMEM_NO_DRIVER"),
-            walks=not _is_set(settings, "CUPTIMEM_NO_WALKS"),
-            holders=not _is_set(settings, "CUPTIMEM_NO_HOLDERS"),
-            argv=not _is_set(settings, "CUPTIMEM_NO_ARGV"),
-        ),
+        options=recorder.Options(**options(settings)),
         default_name=not template,
         how_to_overwrite="CUPTIMEM_OVERWRITE=1",
     )
@@ -251,12 +287,12 @@ def _serve_metrics(settings: dict[str, str], window: "Window") -> None:
             raise Error(f"CUPTIMEM_METRICS_PORT takes the number of a port, not {port!r}")
         server = metrics.Server(number, settings.get("CUPTIMEM_METRICS_HOST", "") or metrics.LOCAL)
     except own(Error) as error:
-        _say(f"no metrics: {_one_line(error)}")
+        say(f"no metrics: {_one_line(error)}")
         return
     recorder.watch(window, server, metrics.EVERY)
 
 
-def _max_size(settings: dict[str, str]) -> int:
+def _max_size(settings: "Mapping[str, str]") -> int:
     from cuptimem import sizes
     from cuptimem.errors import Error
 
@@ -300,9 +336,9 @@ def _command(otherwise: str, here: str, *arguments: str) -> None:
     try:
         own_process.run(["cuptimem", *arguments], here, [(os.POSIX_SPAWN_DUP2, 2, 1)], VARIABLES)
     except own(OSError) as error:
-        _say(f"{otherwise}: {_one_line(error)}")
+        say(f"{otherwise}: {_one_line(error)}")
     except KeyboardInterrupt:  # of a user who does not wait for it
-        _say(f"{otherwise}: interrupted")
+        say(f"{otherwise}: interrupted")
 
 
 def _say_what_it_shows(path: str, here: str) -> None:
@@ -328,7 +364,7 @@ def _say_what_it_shows(path: str, here: str) -> None:
     except KeyboardInterrupt:  # the user is in a hurry and needs no reason
         return
     except own(OSError) as error:
-        _say(f"no summary was made: {_one_line(error)}")
+        say(f"no summary was made: {_one_line(error)}")
 
 
 def _say_what_was_not(children: int) -> None:

@@ -500,25 +500,25 @@ class Profile(Figures, Displayed, Brief):
                     self._open.remove(run)
             raise
 
-    def _end(self, run: _Run, error: BaseException | None) -> None:
-        """Ends a run. error: what leaves the block."""
+    def _end(self, run: _Run, error: BaseException | None, alive: bool = True) -> None:
+        """Ends a run. error: what leaves the block. alive: see recorder.close_window."""
         recording = run.recording
         try:
-            ended = self._put_away(run, error)
+            ended = self._put_away(run, error, alive)
         except BaseException:  # out of a signal's handler: nothing may stay open
-            self._put_away(run, error)
+            self._put_away(run, error, alive)
             raise
         if ended and recording and error is not None and refusals.is_of(error) and not recorder.active():
             refusals.show_report(run.report)
         if ended and recording and self.schedule is not None:
             self._trace_ready()
 
-    def _put_away(self, run: _Run, error: BaseException | None) -> bool:
+    def _put_away(self, run: _Run, error: BaseException | None, alive: bool) -> bool:
         """Closes it. False: another thread was faster."""
         with self._lock:
             if run not in self._open:
                 return False
-        run.close(error)
+        run.close(error, alive)
         with self._lock:
             if run not in self._open:
                 return False

@@ -485,6 +485,11 @@ def step(marker: object) -> None:
         _pass_warning_on(capture.core)
 
 
+def is_inside() -> bool:
+    """Whether this thread is opening or closing a window: what a pending call interrupts opens none."""
+    return bool(_lock._is_owned())  # type: ignore[attr-defined]  # typeshed lacks it
+
+
 def active() -> bool:
     """Whether this process records now."""
     return _capture is not None
