@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 VERBS = {
     "run": "run a Python script and record its tensor memory",
     "live": "what a running program's memory is made of now, in a terminal",
+    "window": "record a running process for some steps or seconds: its summary",
+    "start": "begin to record a running process",
+    "stop": "end what `start` began: its summary",
     "summary": "how high the memory went, what of, and whether it grows",
     "peak": "what was alive at the peak, line by line",
     "advice": "what to change, at which line, and the peak it would give",

@@ -331,7 +331,7 @@ def test_help_lists_the_verbs(run: Run, call: Run) -> None:
     [
         ([], "usage: cuptimem VERB"),
         (["sumary", "x"], "did you mean: cuptimem summary"),
-        (["frobnicate"], "verbs: run, live, summary"),
+        (["frobnicate"], "verbs: run, live, window, start, stop, summary"),
         (["summary"], "FILE"),
         (["summary", "x", "--frob"], "--frob"),
         (["peak", "x", "--at", "noon"], "invalid choice"),

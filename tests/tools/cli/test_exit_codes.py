@@ -26,6 +26,9 @@ READERS = {*VERBS} - {
     "diff",
     "scrub",
     "export",
+    "window",
+    "start",
+    "stop",
 }
 
 
