@@ -83,7 +83,7 @@ static cm_cursor record(cm_cursor *c)
     size_t length;
     const uint8_t *bytes = cm_cursor_bytes(c, &length);
 
-    return (cm_cursor){bytes, bytes + length, c->bad};
+    return (cm_cursor){bytes, bytes == NULL ? NULL : bytes + length, c->bad};
 }
 
 static bool get_process(cm_cursor *payload, cm_process *process)

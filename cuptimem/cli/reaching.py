@@ -47,12 +47,14 @@ def socket_of(pid: int) -> str:
 
 
 def _bring(pid: int) -> str:
+    if asking.root(pid):  # first: a container chooses the name of its executable, and here that is another file
+        raise Error(f"process {pid} is not in standby, and in a container it cannot be brought there; {_PREPARE}")
     executable = _executable(pid)
     version = _version(executable)
     if version is None:
         raise Error(f"process {pid} runs {executable}, which is no Python that cuptimem knows; {_PREPARE}")
-    if asking.root(pid):
-        raise Error(f"process {pid} is not in standby, and in a container it cannot be brought there; {_PREPARE}")
+    if asking.state(pid) in ("T", "t"):
+        raise Error(f"process {pid} is not in standby, and cannot be brought there: it is stopped (kill -CONT {pid})")
     with tempfile.TemporaryDirectory(prefix="cuptimem-") as folder:
         reason = os.path.join(folder, "reason")
         text = _TEXT.replace("REASON", repr(reason))
@@ -129,7 +131,8 @@ def _by_gdb(pid: int, text: str) -> str:
     options = ["-nx", "-batch", "-iex", "set auto-solib-add off", "-iex", "set auto-load no"]
     # Symbols of PyTorch's libraries would take seconds, in which the process stands still.
     libraries = ["-ex", "sharedlibrary libpython", "-ex", "sharedlibrary libc.so"]
-    quiet = ["-ex", "set unwindonsignal on", "-ex", "set scheduler-locking off"]
+    # A signal of the program's must not end a call half-way.
+    quiet = ["-ex", "handle all nostop noprint pass", "-ex", "set scheduler-locking off"]
     # In a session of its own: Ctrl-C must not end gdb while the process runs a call of its.
     process = subprocess.Popen(
         [gdb, *options, "-p", str(pid), *libraries, *quiet, "-x", inside, "-ex", "detach"],

@@ -25,6 +25,7 @@ _PACKAGES = re.compile(
     re.IGNORECASE,
 )
 _VARIABLES = re.compile(r"(?:CUPTIMEM|PYTORCH|TORCH|CUDA|NVIDIA|NCCL|OMP|MKL|MALLOC|LD_|PYTHON)")
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH|COOKIE|DSN|PROXY", re.IGNORECASE)
 _SYSTEM = ("/dev/", "/proc/", "/sys/", "/usr/", "/lib", "/etc/", "/opt/", "/run/", "/tmp", "/var/tmp")
 _PATH = re.compile(r"(?<![\w./~>-])/[\w.@+~ -]*[\w@+~-](?:/[\w.@+~-]+)*/?")
 _LIMITS = ("memory.max", "memory.high", "cpu.max", "pids.max")
@@ -37,7 +38,7 @@ def contents(diagnosis: Diagnosis) -> dict[str, Any]:
         "packages": dict(sorted(_packages())),
         "python": _python(),
         "system": _system(),
-        "variables": {name: value for name, value in sorted(environ.inherited().items()) if _VARIABLES.match(name)},
+        "variables": dict(sorted(_variables())),
     }
     scrubbed: dict[str, Any] = _each_text(found, _scrubber(found))
     return scrubbed
@@ -48,6 +49,13 @@ def _packages() -> Iterator[tuple[str, str]]:
         name = one.metadata["Name"] if one.metadata is not None else None
         if name and _PACKAGES.match(name):
             yield name, one.version
+
+
+def _variables() -> Iterator[tuple[str, str]]:
+    """What may be a secret is only said to be set."""
+    for name, value in environ.inherited().items():
+        if _VARIABLES.match(name):
+            yield name, "<set>" if _SECRET.search(name) or "://" in value else value
 
 
 def _python() -> dict[str, Any]:

@@ -53,7 +53,10 @@ class Watch:
                 self._sync()
                 follower.poll()
                 state = follower.state()
-                self._callback(state)
+                try:
+                    self._callback(state)
+                except Error as error:
+                    raise RuntimeError(str(error)) from error  # the function's own
                 if state.ended:
                     break
                 wait = max(self._every, SHARE * (time.thread_time() - began))

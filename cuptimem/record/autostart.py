@@ -101,7 +101,8 @@ def _start_standby() -> None:
 
         standby.start({name: value for name, value in environ.obeyed().items() if name in VARIABLES})
     except own(Exception) as error:  # whatever it is, the user's program comes first
-        say(f"not in standby: {_one_line(error)}")
+        if not isinstance(error, FileExistsError):  # a subinterpreter: its process is in standby
+            say(f"not in standby: {_one_line(error)}")
 
 
 def options(settings: "Mapping[str, str]") -> "dict[str, Any]":
@@ -392,6 +393,7 @@ def _start_in_child(settings: dict[str, str]) -> None:
         return
     recorder.forked_by = os.getppid()
     settings["CUPTIMEM_IMAGE"] = os.environ["CUPTIMEM_IMAGE"] = f"{os.getpid()}.1"
+    settings.pop("CUPTIMEM_METRICS_PORT", None)  # its parent has the port
     try:
         _open(settings, None)
     except own(Exception) as error:  # as above

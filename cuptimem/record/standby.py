@@ -256,8 +256,8 @@ def _uid(end: _socket.socket) -> int:
 
 
 def _remove_left(path: str) -> None:
-    """Removes what the program left that this process was before an exec. Raises OSError if somebody listens there:
-    another interpreter of this process."""
+    """Removes what the program left that this process was before an exec. Raises FileExistsError if somebody listens
+    there: another interpreter of this process."""
     end = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         end.connect(path)
@@ -268,7 +268,7 @@ def _remove_left(path: str) -> None:
         return
     finally:
         end.close()
-    raise OSError("another interpreter of this process is")
+    raise FileExistsError("another interpreter of this process is")
 
 
 def _high(end: _socket.socket) -> _socket.socket:

@@ -216,7 +216,9 @@ class Host(Brief):
         if self.peak is None:
             return ()
         _, rows = self.peak
-        ((_, own),) = [row for row in rows if row[0] is self.recorded]
+        own = next((point for process, point in rows if process is self.recorded), None)
+        if own is None:  # not of our own recordings
+            return ()
         heap = own.proportional_anonymous or 0
         lines = [
             AccountLine("tensors", min(tensors, heap)),
@@ -225,7 +227,11 @@ class Host(Brief):
             AccountLine("shared memory", own.proportional_shared_memory or 0),
         ]
         for role in ROLES:
-            others = [point.proportional or 0 for process, point in rows[1:] if process.role == role]
+            others = [
+                point.proportional or 0
+                for process, point in rows
+                if process is not self.recorded and process.role == role
+            ]
             if others:
                 lines.append(AccountLine(_several(role, len(others)), sum(others)))
         return tuple(lines)
@@ -307,9 +313,10 @@ def of_samples(samples: Sequence[Any], start_ns: int, attributes: Iterable[Attri
     rows: dict[tuple[int, int], list[Any]] = {}
     points: dict[tuple[int, int], list[ProcessPoint]] = {}
     files: Sequence[tuple[int, int, str]] = ()
+    samples = [one for one in samples if one[5]]  # none of ours is empty
     for realtime, _, _, _, _, processes, looked in samples:
         files = files if looked is None else looked
-        for row in processes:
+        for row in {(row[0], row[2]): row for row in processes}.values():
             if row[5] is not None:
                 rows[row[0], row[2]] = row
                 points.setdefault((row[0], row[2]), []).append(_point(max(0, realtime - start_ns), row[5], row[6]))

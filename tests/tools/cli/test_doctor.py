@@ -298,6 +298,8 @@ def test_a_bundle_has_no_name_of_a_user_or_of_a_folder(bare, tmp_path):
         "CUDA_HOME": "/data/secret-project/cuda-13",
         "PYTHONPATH": f"{ROOT}:/mnt/secret-project/jane.doe/lib",
         "AWS_SECRET_ACCESS_KEY": "secret-project",
+        "NVIDIA_API_KEY": "nvapi-secret-project",
+        "TORCH_INDEX": "https://user:secret-project@example.com/simple",
     }
     code, said = doctor(bare, work, "--bundle", env=settings)
     file = work / "cuptimem-doctor.json"
@@ -307,6 +309,7 @@ def test_a_bundle_has_no_name_of_a_user_or_of_a_folder(bare, tmp_path):
     assert not re.search(rf"\b{re.escape(socket.gethostname())}\b", text)
     _, shown = doctor(bare, work)
     assert [one["name"] for one in answer["checks"]] == [one["name"] for one in shown["checks"]]
+    assert answer["variables"]["NVIDIA_API_KEY"] == answer["variables"]["TORCH_INDEX"] == "<set>"
     assert answer["works"] is (code == 0) and f"wrote {file.name}" in said
     assert (
         answer["variables"]["CUDA_HOME"] == ".../cuda-13" and answer["python"]["version"] and answer["system"]["libc"]
