@@ -333,6 +333,8 @@ static PyObject *torch_unwatch(PyObject *module, PyObject *unused)
         cm_py_unwatch_calls(&calls[i].watch);
     memset(begun, 0, sizeof begun);
     Py_CLEAR(iterators_call);
+    Py_CLEAR(new_iterator);
+    new_iterator_thread = NULL;
     Py_RETURN_NONE;
 }
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _NEEDS = "the view in a terminal needs Textual: pip install cuptimem[live]; one frame without it: cuptimem live --once"
 _ROWS = 10
 _LEAST, _EVERY = 0.1, 1.0  # seconds
+_START = 20.0  # seconds for a program to begin its recording
 _WAIT = 0.05
 
 
@@ -166,8 +167,9 @@ def _of_process(pid: int) -> str:
 
 
 def waited_for(pid: int, has_ended: Callable[[], bool]) -> str | None:
-    """The trace of a process that has just been started; None: it ended before it had one."""
-    while not has_ended():
+    """The trace of a process that has just been started; None: it ended before it had one, or has none for long."""
+    end = time.monotonic() + _START
+    while not has_ended() and time.monotonic() < end:
         with contextlib.suppress(OSError):  # it has just ended
             traces = processes.traces_of(pid)
             if traces:

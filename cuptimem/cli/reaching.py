@@ -4,6 +4,7 @@ The code that is put into the process imports cuptimem and opens the socket; all
 """
 
 import os
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -124,6 +125,8 @@ def _by_gdb(pid: int, text: str) -> str:
     gdb = shutil.which("gdb")
     if gdb is None:
         return "before Python 3.14 that needs gdb, which is not installed (apt-get install gdb)"
+    if platform.machine() != "x86_64":
+        return "before Python 3.14 that is done on x86-64 alone"
     hindrance = _hindrance(pid)
     if hindrance:
         return hindrance

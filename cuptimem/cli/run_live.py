@@ -35,6 +35,8 @@ def run(command: Sequence[str], variables: Mapping[str, str], every: float = 1.0
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program gets it, too: it decides
         path = live.waited_for(child.pid, lambda: child.poll() is not None)
         problem = ""
+        if path is None and child.poll() is None:
+            complain(f"there is nothing to view: process {child.pid} records nothing")
         if path is not None:
             try:
                 view(live.opened(path, None), every).run()
@@ -56,7 +58,7 @@ def _show(kept: IO[bytes], child: "subprocess.Popen[Any]", stream: IO[str]) -> N
             data = os.pread(kept.fileno(), min(size - at, 1 << 16), at)
             at += len(data)
             with contextlib.suppress(OSError):  # the terminal has gone: the program goes on
-                stream.buffer.write(data)  # type: ignore[attr-defined]
+                stream.buffer.write(data)  # type: ignore[attr-defined]  # IO[str] has none, sys.stdout has
                 stream.flush()
         if ended:
             return

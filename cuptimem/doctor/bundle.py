@@ -112,7 +112,12 @@ def _each_text(item: Any, change: Callable[[str], str]) -> Any:
 def _scrubber(found: Any) -> Callable[[str], str]:
     """Folders of this Python and program become words; of others that are not the system's only the last name stays."""
     texts: list[str] = []
-    _each_text(found, lambda text: texts.append(text) or text)  # type: ignore[func-returns-value]
+
+    def see(text: str) -> str:
+        texts.append(text)
+        return text
+
+    _each_text(found, see)
     scrubber = Scrubber(
         [("meta", "host", socket.gethostname()), *(("string", "", text) for text in texts)], owner=_user()
     )

@@ -109,7 +109,7 @@ class Follower:
         """As of the last poll. Lines and categories are sums over what is alive."""
         follower, totals = self._follower, self._follower.totals()
         meta: Mapping[str, str] = follower.meta
-        pid = int(meta["pid"]) if meta.get("pid", "").isdecimal() else None
+        pid = int(meta["pid"]) if len(meta.get("pid", "")) < 11 and meta.get("pid", "").isdecimal() else None
         recording = follower.state == "recording"
         process = processes.state_of(pid, meta.get("ring.owner", "")) if recording else "is gone"
         now = time.time_ns()

@@ -394,7 +394,8 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "UntypedStorage"):
         return
-    patience = _EARLY_SECONDS if look.early else max(_PATIENCE_SECONDS, look.recorded * _PATIENCE_SHARE)
+    # Not alive: the program goes on behind this.
+    patience = max(_PATIENCE_SECONDS, look.recorded * _PATIENCE_SHARE) if look.alive else _EARLY_SECONDS
     source = look.source()
     if source is None:
         return

@@ -127,8 +127,10 @@ class Window(concurrent.futures.Future[Profile]):
                 self._forget()
             if self._end.error is not None:
                 raise self._end.error
-            report = self._profile.report  # here, so that who waits for the result does not wait for an analysis
-            del report
+            if (
+                told is None
+            ):  # here, so that who waits for the result does not wait for an analysis; others read the file
+                _ = self._profile.report
         except BaseException as error:
             self._fail(error)
         else:
@@ -155,7 +157,7 @@ class Window(concurrent.futures.Future[Profile]):
         try:
             finish()
         except concurrent.futures.InvalidStateError:  # it was cancelled
-            return
+            self.set_running_or_notify_cancel()  # for concurrent.futures.wait()
 
     def _forget(self) -> None:
         global _open
@@ -253,7 +255,7 @@ class OnDemand:
         steps: int | None,
         overwrite: bool,
     ) -> Window:
-        """told: called by the window's thread once it is open."""
+        """told: called by the window's thread once it is open; then the window makes no report in this process."""
         global _open
         if seconds is not None and not 0 < seconds < threading.TIMEOUT_MAX:
             raise ValueError(f"seconds is a number above 0, not {seconds!r}")

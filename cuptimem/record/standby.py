@@ -62,7 +62,6 @@ class _Server:
 
     def __init__(self) -> None:
         self.path = standby_socket.path_of(os.getpid())
-        standby_socket.sweep(os.path.dirname(self.path))
         _remove_left(self.path)
         self.uid = os.geteuid()
         self.listener = _high(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM))
@@ -209,11 +208,17 @@ class _Server:
             int(asked["steps"]) if bounded and "steps" in asked else None,
             overwrite=asked.get("force") == "1",
         )
+        window.add_done_callback(lambda done: self._forget(window))
         if bounded:
             peer.window = window
             window.add_done_callback(lambda done: _tell(peer, window))
         else:
             window.add_done_callback(lambda done: _refuse(peer, window))
+
+    def _forget(self, window: "Window") -> None:
+        """Its profile goes with it."""
+        if self.window is window:
+            self.window = None
 
     def _stop(self, peer: _Peer) -> None:
         from cuptimem.record import on_demand
@@ -307,6 +312,7 @@ def start(settings: "dict[str, str]") -> None:
         return
     _settings = settings
     _begin()
+    standby_socket.sweep(os.path.dirname(standby_socket.path_of(os.getpid())))  # not in each forked child
     if not _registered:
         _registered = True
         import atexit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -24,35 +25,49 @@ def own():
         rows = dict(line.split(":", 1) for line in file if ":" in line and " kB" in line)
     return {key: int(value.split()[0]) << 10 for key, value in rows.items()}
 
-def stay(name, end):
-    time.sleep(max(0, end - time.monotonic() - 0.5))
-    with open(f"{name}.json", "w") as file:
-        json.dump({"pid": os.getpid(), "parent": os.getppid(), **own()}, file)
-    time.sleep(max(0, end - time.monotonic()))
+def wait_for(found):
+    while not found():
+        time.sleep(0.05)
 
-def spawned(end):
-    stay("spawned", end)
+def stay(name):  # at rest, until all were sampled at rest
+    with open(f"{name}.part", "w") as file:
+        json.dump({"pid": os.getpid(), "parent": os.getppid(), **own()}, file)
+    os.rename(f"{name}.part", f"{name}.json")
+    wait_for(lambda: os.path.exists("over"))
+
+def sampled():
+    from cuptimem import _core
+    pids = [json.load(open(f"{name}.json"))["pid"] for name in NAMES]
+    looks = [one for one in _core.tree_samples("a.cmem") if one[0] > since and one[6] is not None]
+    return any(set(pids) <= {row[0] for row in one[5] if row[6] is not None} for one in looks)
+
+NAMES = ("recorded", "forked", "grandchild", "spawned")
 
 if __name__ == "__main__":
     read = bytearray(os.urandom(1 << 20) * 24)
-    end = time.monotonic() + 3
     if os.fork() == 0:
         own_block = bytearray(os.urandom(1 << 20) * 16)  # 16 MiB of its own
         for at in range(0, 12 << 20, 4096):
             read[at] = 1                                 # and 12 MiB of its parent's, copied
         if os.fork() == 0:
-            stay("grandchild", end)
+            stay("grandchild")
             os._exit(0)
-        stay("forked", end)
+        stay("forked")
         os.wait()
         os._exit(0)
-    process = multiprocessing.get_context("spawn").Process(target=spawned, args=(end,))
+    process = multiprocessing.get_context("spawn").Process(target=stay, args=("spawned",))
     process.start()
-    other = subprocess.Popen(["sleep", "3"])
+    other = subprocess.Popen(["sleep", "1000"])
     shared = open("/dev/shm/" + sys.argv[1], "wb")
     shared.write(bytes(6 << 20))
     shared.flush()
-    stay("recorded", end)
+    wait_for(lambda: all(os.path.exists(f"{name}.json") for name in NAMES[1:]))
+    with open("recorded.json", "w") as file:
+        json.dump({"pid": os.getpid(), "parent": os.getppid(), **own()}, file)
+    since = time.time_ns()
+    wait_for(sampled)
+    open("over", "w").close()
+    other.kill()
     os.unlink("/dev/shm/" + sys.argv[1])
     other.wait()
     process.join()
@@ -72,7 +87,8 @@ def test_every_process_below_is_sampled(run: Callable[..., Result], programs: Pa
     done = run("-m", "cuptimem", "run", "-o", "a.cmem", "program.py", name)
     assert done.code == 0, done.err
     samples = _core.tree_samples(str(programs / "a.cmem"))
-    assert 3 <= len(samples) <= 10  # at most twice a second, in 3 to 4 seconds
+    times = [sample[0] for sample in samples[:-1]]  # the last one is of the end
+    assert all(later - time >= 400_000_000 for time, later in itertools.pairwise(times))  # at most twice a second
 
     known = {who: json.loads((programs / f"{who}.json").read_text()) for who in ("recorded", "forked", "grandchild")}
     known["spawned"] = json.loads((programs / "spawned.json").read_text())

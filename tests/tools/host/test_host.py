@@ -19,6 +19,7 @@ from cuptimem.report.host import Host
 from tests.conftest import ROOT, Result, clean_environment
 from tests.tools.host import programs
 
+# extended: needs that samples, which come by the clock, see what lasts some seconds.
 MIB = 1 << 20
 Recorded = dict[str, tuple[cuptimem.Report, list[dict[str, int]]]]
 
@@ -61,6 +62,7 @@ def findings(report: cuptimem.Report) -> tuple[host.HostFinding, ...]:
     return host_views.report_findings(report)
 
 
+@pytest.mark.extended
 def test_reading_a_list_copies_it(recorded: Recorded) -> None:
     report, themselves = recorded["listed"]
     (finding,) = findings(report)
@@ -76,6 +78,7 @@ def test_reading_a_list_copies_it(recorded: Recorded) -> None:
         assert one["end"] - 6 * MIB <= copied <= one["end"] + MIB
 
 
+@pytest.mark.extended
 def test_reading_an_array_copies_nothing(recorded: Recorded) -> None:
     report, themselves = recorded["in-array"]
     assert findings(report) == ()
@@ -84,6 +87,7 @@ def test_reading_an_array_copies_nothing(recorded: Recorded) -> None:
         assert workers(report)[one["pid"]].copied <= one["end"] + MIB
 
 
+@pytest.mark.extended
 def test_what_a_worker_keeps_grows(recorded: Recorded) -> None:
     report, themselves = recorded["grows"]
     assert len(themselves) == 2
@@ -95,6 +99,7 @@ def test_what_a_worker_keeps_grows(recorded: Recorded) -> None:
         assert 0.7 * 256 < finding.bytes_per_step / 1024 < 1.3 * 256
 
 
+@pytest.mark.extended
 def test_the_account_sums_to_the_tree(recorded: Recorded) -> None:
     from cuptimem.output.text import host_views
 
@@ -106,6 +111,7 @@ def test_the_account_sums_to_the_tree(recorded: Recorded) -> None:
         assert min(line.bytes for line in lines) >= 0
 
 
+@pytest.mark.extended
 def test_the_recording_names_its_processes(recorded: Recorded, run: Callable[..., Result]) -> None:
     report, themselves = recorded["listed"]
     assert report.path is not None
@@ -133,6 +139,7 @@ time.sleep(2.5)
 """
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("mib", "kinds"), [(54, ["shared memory full"]), (30, [])])
 def test_a_small_shared_memory(
     run: Callable[..., Result], python: str, tmp_path: Path, mib: int, kinds: list[str]
@@ -169,6 +176,7 @@ time.sleep(1.5)
 """
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("how", "expected"), [("open", [24 * MIB]), ("closed", [])])
 def test_a_file_that_stays_mapped(run: Callable[..., Result], tmp_path: Path, how: str, expected: list[int]) -> None:
     (tmp_path / "maps.py").write_text(MAPS)

@@ -111,8 +111,10 @@ def test_a_process_is_found_by_what_it_writes(tmp_path: Path, trained: Path) -> 
 def test_who_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Error, match="there is no process 999999999"):
         verb.found("999999999")
-    with pytest.raises(Error, match=f"process {os.getpid()} is not recorded"):
-        verb.found(str(os.getpid()))
+    with subprocess.Popen(["sleep", "60"]) as other:  # this process may have children that are recorded
+        with pytest.raises(Error, match=f"process {other.pid} is not recorded"):
+            verb.found(str(other.pid))
+        other.kill()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(processes, "recorded", list)
     with pytest.raises(Error, match="no process that is recorded was found"):
