@@ -95,7 +95,7 @@ class Tmux:
         self.call("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), run)
 
     def until(self, done: Callable[[str], bool]) -> str:
-        """The screen, once it is so."""
+        """The screen, once it is so: a terminal draws a frame in pieces, all that is expected of one belongs in `done`."""
         end = time.monotonic() + 120
         while True:
             screen = self.call("capture-pane", "-p")
@@ -123,14 +123,22 @@ LIVE = f"{sys.executable} -m cuptimem live"
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_the_view_in_tmux(trained: Path, tmux: Tmux, size: tuple[int, int]) -> None:
     tmux.start(size, f"{LIVE} --every 0.2 {trained}")
-    screen = tmux.until(lambda screen: "Growth suspected" in screen and "kept, step" in screen)
-    lines = screen.splitlines()
-    assert lines[0].startswith("train.py · pid ") and "has ended · 24 steps" in lines[0]
-    assert any(line.split()[:1] == ["cpu"] for line in lines)
-    assert any("train.py:10" in line for line in lines)
-    assert any("▁" in line and "█" in line for line in lines)
-    assert ("optimizer.step()" in screen) == (size[0] == 200)  # code where it has room
-    assert lines[-1].split()[:2] == ["q", "leave"]
+
+    def drawn(screen: str) -> bool:
+        lines = screen.splitlines() or [""]
+        return (
+            lines[0].startswith("train.py · pid ")
+            and "has ended · 24 steps" in lines[0]
+            and "Growth suspected" in screen
+            and "kept, step" in screen
+            and any(line.split()[:1] == ["cpu"] for line in lines)
+            and any("train.py:10" in line for line in lines)
+            and any("▁" in line and "█" in line for line in lines)
+            and ("optimizer.step()" in screen) == (size[0] == 200)  # code where it has room
+            and lines[-1].split()[:2] == ["q", "leave"]
+        )
+
+    tmux.until(drawn)
     tmux.press("q")
     tmux.until(lambda screen: "ended with 0" in screen)
 
@@ -157,8 +165,7 @@ def test_a_process_that_is_killed_while_it_is_watched(tmux: Tmux, tmp_path: Path
         process.send_signal(signal.SIGSTOP)
         tmux.until(lambda screen: "recording, the process is stopped" in screen)
         process.kill()
-    screen = tmux.until(lambda screen: "was killed" in screen)
-    assert "3.8 MiB" in screen and "waits.py:2" in screen
+    tmux.until(lambda screen: all(word in screen for word in ("was killed", "3.8 MiB", "waits.py:2")))
 
 
 TALKS = """\
@@ -180,11 +187,11 @@ sys.exit(7)
 def test_run_live_shows_the_output_behind_the_view(tmux: Tmux, tmp_path: Path) -> None:
     (tmp_path / "talks.py").write_text(TALKS)
     tmux.start((80, 24), f"CUPTIMEM_CUDA=no {sys.executable} -m cuptimem run --live -q -o run.cmem talks.py")
-    screen = tmux.until(lambda screen: "talks.py:4" in screen)
-    assert "recording" in screen and "to the output" not in screen
+    screen = tmux.until(lambda screen: "talks.py:4" in screen and "recording" in screen)
+    assert "to the output" not in screen
     tmux.press("q")
-    screen = tmux.until(lambda screen: "to the output" in screen)
-    assert "to the errors" in screen and "ended with" not in screen  # it goes on
+    screen = tmux.until(lambda screen: "to the output" in screen and "to the errors" in screen)
+    assert "ended with" not in screen  # it goes on
     (tmp_path / "go").touch()
     tmux.until(lambda screen: "ended with 7" in screen)
 
