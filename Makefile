@@ -35,7 +35,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up test check extended long pythons other-pythons test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers ray-test prometheus attribution evidence evidence-public evidence-published snapshots accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
+.PHONY: help demo set-up compiled test check extended long pythons other-pythons newest-python test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers ray-test prometheus attribution evidence evidence-public evidence-published snapshots accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -126,8 +126,12 @@ ray-test: $(STAMP)/package build/ray/.made ## windows on demand in a Ray actor
 
 cuda-environment: $(if $(filter no,$(CUDA)),,$(CUDA_VENV)/.made build/cupti/.made)
 
-# What `make test` needs: environments, other Pythons, the C programs of its tests. Once; after a change what it touches.
-set-up: $(STAMP)/package build/pytest-plugins/.made build/servers/.made cuda-environment other-pythons test-programs
+# What `make test` needs: environments, another Python, the C programs of its tests. Once; after a change what it touches.
+# Two lines side by side: what compiles, one after the other with all cores, and what is only downloaded and unpacked.
+set-up: $(STAMP)/venv
+	@$(MAKE) --no-print-directory -j2 compiled build/pytest-plugins/.made build/servers/.made cuda-environment
+compiled: newest-python
+	@$(MAKE) --no-print-directory test-programs
 
 test: set-up ## run all tests but the long ones (ARGS="-k name" or ARGS=tests/tools/cli to choose; CUDA=no: without PyTorch's CUDA build)
 	@CUPTIMEM_CUDA=$(CUDA) $(BIN)/python -m tests.everything $(ARGS)
@@ -146,7 +150,9 @@ pythons: other-pythons ## all tests that need no PyTorch with every other Python
 
 # Other interpreters, where there are any.
 other-pythons: $(STAMP)/package
-	@PYTHON_VENV="$(BIN)/python" sh tests/other_pythons.sh
+	@$(BIN)/python tests/pythons.py
+newest-python: $(STAMP)/package
+	@$(BIN)/python tests/pythons.py --newest
 
 # Most of them, with all cores; build/tests keeps them by content (tests/build.py), a test compiles what is missing.
 build/tests/.made: $(STAMP)/package $(C_TEST_FILES) tests/build.py

@@ -225,8 +225,7 @@ class Run:
 
     def others(self, *, all_files: bool) -> list[Group]:
         """Of the other Pythons what needs no PyTorch; of the newest one alone if not all files are asked for."""
-        versions = [version for version in pythons.SUPPORTED if version != pythons.RUNNING and pythons.find(version)]
-        versions = versions if all_files else versions[-1:]
+        versions = pythons.others(newest=not all_files)
         some = tuple(INTERPRETER)
         files = [f for f in self._files if all_files or name_of(f).startswith(some)]
         more = without("torch", "cuda_torch")

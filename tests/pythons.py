@@ -1,6 +1,7 @@
 """The Pythons that cuptimem supports, as far as this machine has them.
 
-`python tests/pythons.py 3.12` prints the path of one, or says nothing and exits 1; tests/other_pythons.sh asks so.
+`python tests/pythons.py` gives each but the one that runs it an environment, `.venv-VERSION`, with an extension
+built in place; with --newest one alone, which is what `make test` runs. Nothing else may build meanwhile.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 STARTUP = ("cuptimem.pth", "cuptimem.start")
 RUNNING = ".".join(map(str, sys.version_info[:2]))
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14", "3.15")
+
+PACKAGES = ("setuptools>=77", "rich>=13", "cloudpickle>=3", "jinja2>=3.1", "pytest>=8", "hypothesis>=6")
 
 _COUNTS = """\
 import os, sys, sysconfig
@@ -51,15 +54,24 @@ def find(version: str) -> str | None:
     return None
 
 
-def main() -> int:
-    if len(sys.argv) != 2 or sys.argv[1] not in SUPPORTED:
-        print(f"usage: pythons.py {'|'.join(SUPPORTED)}", file=sys.stderr)
-        return 2
-    found = find(sys.argv[1])
-    if found is not None:
-        print(found)
-    return found is None
+def others(*, newest: bool) -> dict[str, str]:
+    """Versions and interpreters but the running one; where `make test` has time for one alone, the newest."""
+    found = {version: path for version in SUPPORTED if version != RUNNING and (path := find(version))}
+    return dict(list(found.items())[-1:]) if newest else found
+
+
+def make_environment(version: str, interpreter: str) -> None:
+    """Once; the extension again when C has changed."""
+    venv = ROOT / f".venv-{version}"
+    python = venv / "bin/python"
+    if not (venv / ".made").exists():
+        subprocess.run([interpreter, "-m", "venv", venv], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES], check=True)
+        (venv / ".made").touch()
+    build = [python, "setup.py", "-q", "build_ext", "--inplace"]
+    subprocess.run(build, cwd=ROOT, env={**os.environ, "CUPTIMEM_WERROR": "1"}, check=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    for other in others(newest="--newest" in sys.argv[1:]).items():
+        make_environment(*other)

@@ -95,7 +95,7 @@ class Tmux:
         self.call("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), run)
 
     def until(self, done: Callable[[str], bool]) -> str:
-        """The screen, once it is so: a terminal draws a frame in pieces, all that is expected of one belongs in `done`."""
+        """The screen, once it is so. A frame is drawn in pieces: all that is expected of it belongs in `done`."""
         end = time.monotonic() + 120
         while True:
             screen = self.call("capture-pane", "-p")
