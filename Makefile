@@ -17,6 +17,7 @@ CUPTI_WHEEL ?= nvidia-cuda-cupti==13.2.86
 # Plugins of pytest that only suites inside of tests use: in .venv they would reorder, rerun and time our own.
 PLUGINS ?= pytest-asyncio pytest-benchmark py-cpuinfo pytest-randomly pytest-rerunfailures
 ARROW_CONSUMERS := pyarrow pandas polars duckdb
+FIREFOX_PROFILER := @firefox-devtools/profiler-cli@0.10.0
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
@@ -109,6 +110,13 @@ build/arrow-consumers/.made: $(STAMP)/venv Makefile
 	$(BIN)/python -m pip install -q --target build/arrow-consumers $(ARROW_CONSUMERS)
 	@touch $@
 
+# Firefox Profiler's own reader, where npm is: `make extended` opens exports with it.
+build/firefox/.made: Makefile
+	rm -rf build/firefox
+	@mkdir -p build/firefox
+	@npm install --silent --no-audit --no-fund --prefix build/firefox $(FIREFOX_PROFILER) && touch $@ || \
+	    echo "$(FIREFOX_PROFILER) was not installed: the test that opens exports with it is left out"
+
 # The server of an example.
 build/servers/.made: $(STAMP)/venv Makefile
 	rm -rf build/servers
@@ -139,7 +147,7 @@ test: set-up ## run all tests but the long ones (ARGS="-k name" or ARGS=tests/to
 check: $(STAMP)/package ## lint, and the tests that need neither PyTorch nor a sanitizer build
 	@CUPTIMEM_CUDA=no $(BIN)/python -m tests.everything --check $(ARGS)
 
-extended: set-up build/arrow-consumers/.made ## the tests of which `make test` has a faster one; the workflow runs both
+extended: set-up build/arrow-consumers/.made $(if $(shell command -v npm),build/firefox/.made) ## the tests of which `make test` has a faster one; the workflow runs both
 	@CUPTIMEM_CUDA=$(CUDA) $(BIN)/python -m tests.everything --extended $(ARGS)
 
 long: set-up ## the tests and numbers for which `make test` has no time

@@ -224,6 +224,8 @@ def write(trace: str, path: str, options: Options) -> Written:
                         devices[block.device] = _Device(folder)
                     devices[block.device].add(source, block)
             notes = events.caveats(source.report)
+            if not devices:  # the profiler opens no profile without a thread
+                devices["no allocations"] = _Device(folder)
             file.write(b'{"meta":' + _encode(_meta(source, notes)).encode() + b',"libs":[],"threads":[')
             for number, (name, device) in enumerate(devices.items()):
                 file.write(b"," if number else b"")
