@@ -161,9 +161,9 @@ static bool is_interpreter(const char *file, size_t length)
     return base > 0 && cm_begins(file + base, length - base, "python");
 }
 
-/* PyTorch's unwinder gives the source where it knows it, else the shared library or the program,
- * and
- * "??" for what it does not know. No name of Python's has a bracket or a double colon. */
+/* PyTorch's unwinder gives the source where it knows it, else the shared library, the program or
+ * the object that was linked ("thread48.o"), and "??" for what it does not know. No name of
+ * Python's has a bracket or a double colon. */
 bool cm_snap_is_native(const cm_snap *s, uint32_t frame)
 {
     const cm_snap_frame *f = cm_snap_frame_at(s, frame);
@@ -177,7 +177,8 @@ bool cm_snap_is_native(const cm_snap *s, uint32_t frame)
     return cm_ends(file, length, "??") || cm_ends(name, name_length, "??") ||
            is_source_of_c(file, length) || is_interpreter(file, length) ||
            cm_ends(file, length, ".so") || cm_contains(file, length, ".so.") ||
-           cm_contains(name, name_length, "::") || cm_contains(name, name_length, "(");
+           cm_ends(file, length, ".o") || cm_contains(name, name_length, "::") ||
+           cm_contains(name, name_length, "(");
 }
 
 bool cm_snap_defs_outer(cm_snap_defs *d, uint32_t stack, size_t inner, uint32_t *id)

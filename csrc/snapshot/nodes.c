@@ -63,6 +63,7 @@ static bool takes_workspace(const cm_snap *s, uint32_t frame)
     size_t length;
     const char *name = cm_snap_text(s, cm_snap_frame_at(s, frame)->name, &length);
     return cm_contains(name, length, "setWorkspaceForHandle(") ||
+           cm_contains(name, length, "::getNewWorkspace(") || /* 2.6 */
            cm_contains(name, length, "getCUDABlasLtWorkspace");
 }
 

@@ -45,6 +45,7 @@ class Run:
     differences: dict[str, list[str]] | None = None  # None: there is no snapshot
     counts: dict[str, int] = field(default_factory=dict)
     refused: str = ""
+    unknown: str = ""
     torch: str = ""
 
 
@@ -66,6 +67,8 @@ def run(setting: Setting, program: str) -> Run:
             return done.stdout
 
         call("run", program, name)
+        if (unknown := folder / "unknown.txt").exists():
+            return Run(setting, program, unknown=unknown.read_text())
         version = json.loads((folder / "stats.json").read_text())["torch"]
         refused = folder / "refused.txt"
         if refused.exists():
@@ -76,7 +79,7 @@ def run(setting: Setting, program: str) -> Run:
 def page(runs: list[Run]) -> str:
     compared = [one for one in runs if one.differences is not None]
     settings = {one.setting.name for one in compared}
-    versions = ", ".join(sorted({one.torch for one in runs}))
+    versions = ", ".join(sorted({one.torch for one in runs} - {""}))
     lines = [
         f"# One run, recorded twice: {datetime.date.today().isoformat()}",
         "",
@@ -100,9 +103,11 @@ def page(runs: list[Run]) -> str:
         cells = [_cell(one) for one in runs if one.setting == setting]
         cells += ["-"] * (len(programs) - len(cells))
         lines.append(f"| {setting.name} | `{setting.conf or '-'}` | " + " | ".join(cells) + " |")
-    refused = {one.setting.name: one.refused for one in runs if one.refused}
-    for name, text in refused.items():
-        lines += ["", f"PyTorch refuses a snapshot in *{name}*: {text}"]
+    for one in runs:
+        if one.refused:
+            lines += ["", f"PyTorch refuses a snapshot in *{one.setting.name}*: {one.refused}"]
+        if one.unknown:
+            lines += ["", f"This PyTorch does not know *{one.setting.name}*: {one.unknown}"]
     rows = [
         f"- {one.setting.name}, {one.program}, {check}: {text}"
         for one in compared
@@ -113,6 +118,8 @@ def page(runs: list[Run]) -> str:
 
 
 def _cell(one: Run) -> str:
+    if one.unknown:
+        return "unknown"
     return "refused" if one.differences is None else str(sum(map(len, one.differences.values())))
 
 
@@ -135,6 +142,8 @@ def main() -> int:
         for program in options.program or PROGRAMS[: 1 if setting.refused else None]:
             runs.append(run(setting, program))
             print(f"{setting.name}, {program}: {_cell(runs[-1])}", file=sys.stderr, flush=True)
+            if runs[-1].unknown:
+                break
     text = page(runs)
     if options.save:
         RESULTS.mkdir(exist_ok=True)
@@ -144,7 +153,7 @@ def main() -> int:
     else:
         print(text)
     wrong = any(any(one.differences.values()) for one in runs if one.differences is not None)
-    wrong = wrong or any(bool(one.refused) != one.setting.refused for one in runs)
+    wrong = wrong or any(bool(one.refused) != one.setting.refused for one in runs if not one.unknown)
     return 1 if wrong else 0
 
 

@@ -1,6 +1,7 @@
 """python -m evidence.snapshots.run PROGRAM FOLDER: a program under cuptimem and PyTorch's own recorder at once.
 
-Leaves trace.cmem and snapshot.pickle, or refused.txt with what PyTorch said in the place of a snapshot.
+Leaves trace.cmem and snapshot.pickle, or refused.txt with what PyTorch said in the place of a snapshot; unknown.txt where
+it does not know the setting.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from tests.on_device.simulated.ending import leave
 
 def main() -> None:
     program, folder = PROGRAMS[sys.argv[1]], Path(sys.argv[2])
-    torch.cuda.init()
+    try:
+        torch.cuda.init()
+    except RuntimeError as error:
+        if "Unrecognized CachingAllocator option" not in str(error):
+            raise
+        (folder / "unknown.txt").write_text(str(error).splitlines()[0])
+        leave()
     try:
         torch.cuda.memory._record_memory_history("all", context="all", stacks="python")
     except RuntimeError as error:
