@@ -13,7 +13,7 @@ from typing import NamedTuple
 __version__ = "0.1.0"
 
 CORE = "libcuptimem_sim.so"
-CUPTI = "libcupti.so.13"  # the name that a CUDA 13 PyTorch asks for, whichever release is imitated
+CUPTI = ("libcupti.so.13", "libcupti.so.12")  # the names that PyTorch asks for, whichever release is imitated
 VARIABLES = tuple(  # of the environment, which the device reads
     f"CUPTIMEM_SIM_{name}"
     for name in (
@@ -42,17 +42,14 @@ class Alias(NamedTuple):
 # with "libcudart", which other programs search for.
 ALIASES = (
     Alias("libcuda.so.1", None, "libcuda.so.1"),
-    Alias("libcudart.so.13", "libcudart.so.13", "libcudart-sim.so.13"),
+    *(Alias(f"libcudart.so.{major}", f"libcudart.so.{major}", f"libcudart-sim.so.{major}") for major in (13, 12)),
     *(
         Alias(name, name, name)
         for name in (
-            CUPTI,
-            "libcublas.so.13",
-            "libcublasLt.so.13",
-            "libcudnn.so.9",
-            "libcusolver.so.12",
-            "libcusparse.so.12",
-            "libcufft.so.12",
+            *CUPTI,
+            *("libcublas.so.13", "libcublasLt.so.13", "libcusolver.so.12", "libcufft.so.12"),  # of CUDA 13
+            *("libcublas.so.12", "libcublasLt.so.12", "libcusolver.so.11", "libcufft.so.11"),  # of CUDA 12
+            *("libcudnn.so.9", "libcusparse.so.12"),
         )
     ),
     Alias("libcusparseLt.so.0", None, "libcusparseLt.so.0"),

@@ -196,7 +196,7 @@ class Build(build_ext):
         anchor = "cuptimem_alias_" + alias.soname.replace(".", "_").replace("-", "_")
         source, script, stand_in = folder / "alias.c", folder / "alias.map", folder / device["CORE"]
         text, names = PASSAGE % anchor, [anchor, "cm_sim_from"]
-        if alias.soname == device["CUPTI"]:
+        if alias.soname in device["CUPTI"]:
             functions = runpy.run_path(f"{TABLES}/generate.py")["read"](Path(TABLES, "cupti.txt")).entries
             text += ASK % device["CORE"] + "".join(f"RELEASE_HAS({name})\n" for name in functions)
             names += functions

@@ -9,7 +9,8 @@ from importlib.util import find_spec
 
 from cuptimem.errors import Error
 
-_TESTED = ("2.14.1", "2.11.0")
+_TESTED = "2.14.1"
+_MAJORS = ("12", "13")  # of CUDA
 _INDEX = "https://download.pytorch.org/whl/cu130"
 
 
@@ -31,7 +32,7 @@ def check() -> TorchBuild:
     _check_system()
     build = installed_torch()
     if build is None:
-        raise Error(f"there is no torch in {sys.executable} to simulate a GPU for; install it: {_install(_TESTED[0])}")
+        raise Error(f"there is no torch in {sys.executable} to simulate a GPU for; install it: {_install(_TESTED)}")
     if build.hip is not None:
         raise Error(
             f"torch {build.version} is a ROCm build, and only CUDA is simulated; a CUDA build needs no GPU to be "
@@ -42,9 +43,9 @@ def check() -> TorchBuild:
             f"torch {build.version} is a CPU-only build: the allocator that would be simulated is not in it. A CUDA "
             f"build needs no GPU to be installed or simulated: {_install(build.version)}"
         )
-    if build.cuda.split(".")[0] != "13":
+    if build.cuda.split(".")[0] not in _MAJORS:
         raise Error(
-            f"torch {build.version} is built for CUDA {build.cuda}; only CUDA 13 is simulated yet: "
+            f"torch {build.version} is built for CUDA {build.cuda}; only CUDA {' and '.join(_MAJORS)} are simulated: "
             f"{_install(build.version)}"
         )
     return build
@@ -106,5 +107,5 @@ def _install(version: str) -> str:
     """The command that puts a CUDA 13 build in its place: the same version, if that has one."""
     plain = version.split("+")[0]
     numbers = [int(part) for part in re.findall(r"\d+", plain)[:2]]
-    wanted = plain if re.fullmatch(r"[\d.]+", plain) and numbers >= [2, 11] else _TESTED[0]
+    wanted = plain if re.fullmatch(r"[\d.]+", plain) and numbers >= [2, 11] else _TESTED
     return f"{sys.executable} -m pip install --force-reinstall torch=={wanted} --index-url {_INDEX}"

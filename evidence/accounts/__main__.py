@@ -17,7 +17,8 @@ from typing import Any
 from evidence.accounts.names import NAMES
 from evidence.accounts.runs import Runs, on_cpu, on_device
 from tests.conftest import ROOT
-from tests.on_device.simulated.conftest import MISSING, cuda_interpreter
+from tests.on_device.simulated import device
+from tests.on_device.simulated.conftest import MISSING
 
 COLUMNS = (
     "parameter",
@@ -88,8 +89,8 @@ def run(runs: Runs, missing: list[str]) -> dict[str, dict[str, Any]]:
 def main() -> int:
     missing: list[str] = []
     devices = {"CPU": run(on_cpu(), missing)}
-    if cuda_interpreter().exists():
-        devices["simulated H100"] = run(on_device(str(cuda_interpreter())), missing)
+    if device.interpreter().exists():
+        devices["simulated H100"] = run(on_device(str(device.interpreter())), missing)
     else:
         missing.append(MISSING)
     torches = ", ".join(f"PyTorch {next(iter(found.values()))['torch']} ({name})" for name, found in devices.items())

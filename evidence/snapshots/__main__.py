@@ -20,7 +20,6 @@ from pathlib import Path
 from evidence.snapshots.settings import SETTINGS, Setting
 from tests.conftest import ROOT, clean_environment
 from tests.on_device.simulated import device
-from tests.on_device.simulated.conftest import cuda_interpreter
 
 PROGRAMS = ("holes", "training", "streams", "refusals", "pools")
 RESULTS = Path(__file__).with_name("results")
@@ -61,7 +60,7 @@ def run(setting: Setting, program: str) -> Run:
         }
 
         def call(module: str, *arguments: str) -> str:
-            command = [cuda_interpreter(), "-W", "ignore", "-m", f"evidence.snapshots.{module}", *arguments]
+            command = [device.interpreter(), "-W", "ignore", "-m", f"evidence.snapshots.{module}", *arguments]
             done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=600)
             assert done.returncode == 0, f"{program} in {setting.name}: exit {done.returncode}\n{done.stderr[-2000:]}"
             return done.stdout

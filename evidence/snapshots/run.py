@@ -1,7 +1,7 @@
 """python -m evidence.snapshots.run PROGRAM FOLDER: a program under cuptimem and PyTorch's own recorder at once.
 
-Leaves trace.cmem and snapshot.pickle, or refused.txt with what PyTorch said in the place of a snapshot; unknown.txt where
-it does not know the setting.
+Leaves trace.cmem and snapshot.pickle, or refused.txt with what PyTorch said in the place of a snapshot; unknown.txt
+where it does not know the setting.
 """
 
 from __future__ import annotations

@@ -29,7 +29,6 @@ from tests.conftest import ROOT, clean_environment
 from tests.golden import answers
 from tests.golden.programs import RECORDINGS, Recording
 from tests.on_device.simulated import device
-from tests.on_device.simulated.conftest import cuda_interpreter
 
 PROJECT = Path("/tmp/golden-project")  # where programs run; scrubbing takes it out
 MOST_BYTES = 120_000
@@ -39,7 +38,7 @@ MOST_BYTES = 120_000
 def interpreter(cuda: bool) -> str:
     """One that has this cuptimem, its startup files, and what this interpreter sees (or the one with PyTorch's CUDA
     build)."""
-    base = str(cuda_interpreter()) if cuda else sys.executable
+    base = str(device.interpreter()) if cuda else sys.executable
     home = Path(tempfile.mkdtemp(prefix="golden-venv-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     subprocess.run([base, "-m", "venv", "--without-pip", home], check=True)
@@ -154,7 +153,7 @@ def by_hand() -> dict[str, Callable[[Path], object]]:
 
 
 def names_of_this_machine() -> list[bytes]:
-    prefixes = {sys.prefix, str(cuda_interpreter().parents[1]), "golden-venv-"}
+    prefixes = {sys.prefix, str(device.interpreter().parents[1]), "golden-venv-"}
     found = prefixes | {str(ROOT), str(PROJECT), os.uname().nodename, os.uname().release, str(Path.home())}
     return [name.encode() for name in found if len(name) > 2]
 

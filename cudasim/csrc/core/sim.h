@@ -44,6 +44,17 @@ enum {
     CM_SIM_NOT_SUPPORTED = 801
 };
 
+/* --- release.c -------------------------------------------------------------------------------- */
+
+/* 12 where a library of this process is linked with CUDA 12's runtime and none with CUDA 13's, else
+ * 13. */
+int cm_sim_cuda_major(void);
+/* As cudaRuntimeGetVersion gives it. */
+static inline int cm_sim_runtime_version(void)
+{
+    return cm_sim_cuda_major() == 12 ? 12080 : 13000; /* that of PyTorch 2.9's wheels, 2.14's */
+}
+
 /* --- config.c, profiles.c: which devices there are -------------------------------------------- */
 
 /* What PyTorch's own choices depend on. Sizes in bytes, clocks in kHz. */

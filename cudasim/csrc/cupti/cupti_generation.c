@@ -1,6 +1,7 @@
 /* Generations of CUPTI: what each release writes, from the headers that its wheel ships.
  *
- *   CUPTIMEM_SIM_CUPTI=11.8 | 12.0 ... 12.9 | 13.0 ... 13.5     (default 13.0)
+ *   CUPTIMEM_SIM_CUPTI=11.8 | 12.0 ... 12.9 | 13.0 ... 13.5     (default 13.0,
+ * with a PyTorch for CUDA 12: 12.8)
  *
  * A generation is a row of the first table and, where it changed a record, an entry of the second:
  * the length of a record is that of its kind's last entry which is not younger than the
@@ -43,8 +44,6 @@ const cm_cupti_generation cm_sim_cupti_generations[] = {
     ROW(13, 5, 130500, 877, 567, 26),
     {NULL, 0, 0, {0}},
 };
-
-static const char DEFAULT[] = "13.0";
 
 /* By kind, then ascending by the generation since when; 0 bytes: no longer. Kinds that are written
  * here come with their layout in cupti_records.h; of the others only the length matters, to clients
@@ -177,11 +176,12 @@ static const cm_cupti_generation *named(const char *name)
 static void choose(void)
 {
     const char *wanted = secure_getenv("CUPTIMEM_SIM_CUPTI");
+    const char *usual = cm_sim_cuda_major() == 12 ? "12.8" : "13.0";
 
-    chosen = wanted && *wanted ? named(wanted) : named(DEFAULT);
+    chosen = named(wanted && *wanted ? wanted : usual);
     if (!chosen) {
         cm_sim_note(CM_SIM_NOTE_REFUSED, "CUPTIMEM_SIM_CUPTI: no such generation", 0);
-        chosen = named(DEFAULT);
+        chosen = named(usual);
     }
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes[i].since <= chosen->number)

@@ -14,13 +14,17 @@
 typedef void (*passage)(void (*work)(void *), void *argument);
 
 static struct {
-    const char *library, *file;
+    const char *library, *file, *file_12; /* file_12: of CUDA 12, where its number is another */
     _Atomic(passage) way;
 } ways[] = {
-    {"cuBLAS", "libcublas.so.13", NULL},        {"cuBLASLt", "libcublasLt.so.13", NULL},
-    {"cuDNN", "libcudnn.so.9", NULL},           {"cuFFT", "libcufft.so.12", NULL},
-    {"cuSOLVER", "libcusolver.so.12", NULL},    {"cuSPARSE", "libcusparse.so.12", NULL},
-    {"cuSPARSELt", "libcusparseLt.so.0", NULL}, {"NCCL communicators", "libnccl.so.2", NULL},
+    {"cuBLAS", "libcublas.so.13", "libcublas.so.12", NULL},
+    {"cuBLASLt", "libcublasLt.so.13", "libcublasLt.so.12", NULL},
+    {"cuDNN", "libcudnn.so.9", NULL, NULL},
+    {"cuFFT", "libcufft.so.12", "libcufft.so.11", NULL},
+    {"cuSOLVER", "libcusolver.so.12", "libcusolver.so.11", NULL},
+    {"cuSPARSE", "libcusparse.so.12", NULL, NULL},
+    {"cuSPARSELt", "libcusparseLt.so.0", NULL, NULL},
+    {"NCCL communicators", "libnccl.so.2", NULL, NULL},
 };
 
 /* The file stays mapped: the process was started with it. */
@@ -30,7 +34,9 @@ static passage through(const char *library)
         if (strcmp(ways[i].library, library) != 0)
             continue;
         passage way = atomic_load(&ways[i].way);
-        void *file = way ? NULL : dlopen(ways[i].file, RTLD_NOW | RTLD_NOLOAD);
+        bool old = ways[i].file_12 && cm_sim_cuda_major() == 12;
+        void *file =
+            way ? NULL : dlopen(old ? ways[i].file_12 : ways[i].file, RTLD_NOW | RTLD_NOLOAD);
         if (file) {
             *(void **)&way = dlsym(file, "cm_sim_from");
             atomic_store(&ways[i].way, way);

@@ -66,7 +66,7 @@ CM_SIM_EXPORT size_t cudnnGetVersion(void)
 CM_SIM_EXPORT size_t cudnnGetCudartVersion(void)
 {
     CM_SIM_ENTRY;
-    return CM_SIM_CUDART_VERSION;
+    return (size_t)cm_sim_runtime_version();
 }
 
 CM_SIM_EXPORT int cudnnGetProperty(int property, int *value)

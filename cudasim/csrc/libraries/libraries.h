@@ -9,7 +9,6 @@
 
 /* Those of the wheels that PyTorch 2.14.1 is built with and brings along. */
 enum {
-    CM_SIM_CUDART_VERSION = 13000,
     CM_SIM_CUBLAS_VERSION = 130101, /* major * 10000 + minor * 100 + patch */
     CM_SIM_CUDNN_VERSION = 92400,   /* major * 10000 + minor * 100 + patch */
     CM_SIM_CUSPARSE_VERSION = 12603,

@@ -101,6 +101,8 @@ CM_SIM_EXPORT int cudaMemcpyBatchAsync(void *const *to, const void *const *from,
 {
     CM_RT_BEGIN(cudaMemcpyBatchAsync, to, from, bytes, count, attributes, indices, attribute_count,
                 stream);
+    if (cm_sim_cuda_major() == 12) /* which has a parameter before the stream */
+        CM_RT_END(cm_rt_refuse("cudaMemcpyBatchAsync of CUDA 12"));
     /* The legacy stream cannot carry a batch. */
     if (!to || !from || !bytes || !count || !attributes || !indices || !attribute_count ||
         attribute_count > count || (uintptr_t)stream <= CM_CUDA_STREAM_LEGACY)

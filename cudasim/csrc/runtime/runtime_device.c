@@ -9,8 +9,6 @@ int cuCtxSetLimit(int limit, size_t value);
 int cuDeviceGetPCIBusId(char *text, int length, int device);
 int cuDeviceGetByPCIBusId(int *device, const char *text);
 
-enum { RUNTIME_VERSION = 13000 };
-
 static int check(int device)
 {
     int devices = cm_sim_config_get()->devices;
@@ -106,7 +104,7 @@ CM_SIM_EXPORT int cudaRuntimeGetVersion(int *version)
 {
     CM_RT_BEGIN(cudaRuntimeGetVersion, version);
     if (version)
-        *version = RUNTIME_VERSION;
+        *version = cm_sim_runtime_version();
     CM_RT_END(version ? CM_CUDA_OK : CM_CUDA_INVALID_VALUE);
 }
 
@@ -251,12 +249,11 @@ static const struct {
 #undef FIELD
 };
 
-CM_SIM_EXPORT int cudaGetDeviceProperties(cm_cuda_prop *prop, int device)
+static int fill(cm_cuda_prop *prop, int device)
 {
-    CM_RT_BEGIN(cudaGetDeviceProperties, prop, device);
-    int result = prop ? check(device) : CM_CUDA_INVALID_VALUE;
+    int result = check(device);
     if (result)
-        CM_RT_END(result);
+        return result;
     cm_sim_nvrtc_prepare(); /* a compiler asks for this first */
     const cm_sim_profile *profile = &cm_sim_config_get()->device[device];
     memset(prop, 0, sizeof *prop);
@@ -272,6 +269,79 @@ CM_SIM_EXPORT int cudaGetDeviceProperties(cm_cuda_prop *prop, int device)
         result = cm_sim_device_attribute(device, wide_fields[i].attribute, &value);
         size_t wide = (size_t)value;
         memcpy((char *)prop + wide_fields[i].offset, &wide, sizeof wide);
+    }
+    return result;
+}
+
+CM_SIM_EXPORT int cudaGetDeviceProperties(cm_cuda_prop *prop, int device)
+{
+    CM_RT_BEGIN(cudaGetDeviceProperties, prop, device);
+    CM_RT_END(prop ? fill(prop, device) : CM_CUDA_INVALID_VALUE);
+}
+
+/* CUDA 12's structure is CUDA 13's with fields between. The runs that both have, from and to which
+ * field; the compiler refuses one that is not the same in both. */
+static const struct {
+    uint16_t to, from, bytes;
+} runs[] = {
+#define SPAN(type, first, last) (offsetof(type, last) - offsetof(type, first))
+#define RUN(first, last)                                                                           \
+    {                                                                                              \
+        offsetof(cm_cuda_prop_12, first), offsetof(cm_cuda_prop, first),                           \
+            SPAN(cm_cuda_prop, first, last) + sizeof((cm_cuda_prop *)0)->last +                    \
+                0 * sizeof(                                                                        \
+                        char[SPAN(cm_cuda_prop, first, last) == SPAN(cm_cuda_prop_12, first, last) \
+                                 ? 1                                                               \
+                                 : -1])                                                            \
+    }
+    RUN(name, maxGridSize),
+    RUN(totalConstMem, texturePitchAlignment),
+    RUN(multiProcessorCount, multiProcessorCount),
+    RUN(integrated, canMapHostMemory),
+    RUN(maxTexture1D, maxTexture1DMipmap),
+    RUN(maxTexture2D, maxSurfaceCubemapLayered),
+    RUN(surfaceAlignment, unifiedAddressing),
+    RUN(memoryBusWidth, localL1CacheSupported),
+    RUN(sharedMemPerMultiprocessor, hostNativeAtomicSupported),
+    RUN(pageableMemoryAccess, cooperativeLaunch),
+    RUN(sharedMemPerBlockOptin, maxBlocksPerMultiProcessor),
+    RUN(accessPolicyMaxWindowSize, unifiedFunctionPointers),
+#undef RUN
+#undef SPAN
+};
+
+static const struct {
+    uint16_t offset, attribute;
+} only_12[] = {
+#define FIELD(name, attribute)                                                                     \
+    {                                                                                              \
+        offsetof(cm_cuda_prop_12, name), attribute                                                 \
+    }
+    FIELD(clockRate, 13),
+    FIELD(deviceOverlap, 15),
+    FIELD(kernelExecTimeoutEnabled, 17),
+    FIELD(computeMode, 20),
+    FIELD(maxTexture1DLinear, 69),
+    FIELD(memoryClockRate, 36),
+    FIELD(singleToDoublePrecisionPerfRatio, 87),
+    FIELD(cooperativeMultiDeviceLaunch, 96),
+#undef FIELD
+};
+
+/* The name that CUDA 12's header gives the function. */
+CM_SIM_EXPORT int cudaGetDeviceProperties_v2(cm_cuda_prop_12 *prop, int device)
+{
+    CM_RT_BEGIN(cudaGetDeviceProperties, (void *)prop, device); /* the same callback */
+    cm_cuda_prop now;
+    int value = 0, result = prop ? fill(&now, device) : CM_CUDA_INVALID_VALUE;
+    if (result)
+        CM_RT_END(result);
+    memset(prop, 0, sizeof *prop);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        memcpy((char *)prop + runs[i].to, (char *)&now + runs[i].from, runs[i].bytes);
+    for (size_t i = 0; !result && i < sizeof only_12 / sizeof *only_12; i++) {
+        result = cm_sim_device_attribute(device, only_12[i].attribute, &value);
+        memcpy((char *)prop + only_12[i].offset, &value, sizeof value);
     }
     CM_RT_END(result);
 }

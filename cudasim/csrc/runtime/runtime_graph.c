@@ -18,11 +18,17 @@ CM_SIM_EXPORT int cudaGraphDestroy(cm_sim_graph *graph)
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
+/* CUDA 12 has no edges in what follows: each further parameter comes one place earlier. */
+
 CM_SIM_EXPORT int cudaGraphAddNode(cm_sim_node **node, cm_sim_graph *graph,
                                    cm_sim_node *const *after, const cm_cuda_edge *edges,
                                    size_t count, cm_cuda_node_params *params)
 {
     CM_RT_BEGIN(cudaGraphAddNode, node, graph, after, edges, count, params);
+    if (cm_sim_cuda_major() == 12) {
+        params = (void *)count;
+        count = (size_t)edges;
+    }
     CM_RT_END(node ? cm_sim_graph_add(graph, after, count, params, node) : CM_CUDA_INVALID_VALUE);
 }
 
@@ -59,6 +65,10 @@ CM_SIM_EXPORT int cudaGraphGetEdges(cm_sim_graph *graph, cm_sim_node **from, cm_
                                     cm_cuda_edge *edges, size_t *count)
 {
     CM_RT_BEGIN(cudaGraphGetEdges, graph, from, to, edges, count);
+    if (cm_sim_cuda_major() == 12) {
+        count = (void *)edges;
+        edges = NULL;
+    }
     int result = cm_sim_graph_edges(graph, from, to, count);
     if (from)
         plain(edges, count, result);
@@ -69,6 +79,10 @@ CM_SIM_EXPORT int cudaGraphNodeGetDependencies(cm_sim_node *node, cm_sim_node **
                                                cm_cuda_edge *edges, size_t *count)
 {
     CM_RT_BEGIN(cudaGraphNodeGetDependencies, node, before, edges, count);
+    if (cm_sim_cuda_major() == 12) {
+        count = (void *)edges;
+        edges = NULL;
+    }
     int result = cm_sim_node_before(node, before, count);
     if (before)
         plain(edges, count, result);
@@ -79,6 +93,10 @@ CM_SIM_EXPORT int cudaGraphNodeGetDependentNodes(cm_sim_node *node, cm_sim_node 
                                                  cm_cuda_edge *edges, size_t *count)
 {
     CM_RT_BEGIN(cudaGraphNodeGetDependentNodes, node, behind, edges, count);
+    if (cm_sim_cuda_major() == 12) {
+        count = (void *)edges;
+        edges = NULL;
+    }
     int result = cm_sim_node_behind(node, behind, count);
     if (behind)
         plain(edges, count, result);

@@ -260,26 +260,29 @@ CM_SIM_EXPORT int cudaPointerGetAttributes(cm_cuda_pointer_attributes *attribute
     if (!attributes)
         CM_RT_END(CM_CUDA_INVALID_VALUE);
     cm_sim_block block;
+    cm_cuda_pointer_attributes found;
     void *address = (void *)(uintptr_t)pointer;
     if (cm_sim_is_device(pointer) && cm_sim_find(pointer, &block)) {
         bool managed = block.kind == CM_SIM_MANAGED;
-        *attributes = (cm_cuda_pointer_attributes){
+        found = (cm_cuda_pointer_attributes){
             .type = managed ? CM_CUDA_MEMORY_MANAGED : CM_CUDA_MEMORY_DEVICE,
             .device = block.device,
             .devicePointer = address,
             .hostPointer = managed ? address : NULL,
         };
     } else if (cm_sim_host_find(pointer, NULL, NULL)) {
-        *attributes = (cm_cuda_pointer_attributes){
+        found = (cm_cuda_pointer_attributes){
             .type = CM_CUDA_MEMORY_HOST,
             .device = cm_sim_current_device(),
             .devicePointer = address,
             .hostPointer = address,
         };
     } else {
-        *attributes = (cm_cuda_pointer_attributes){
+        found = (cm_cuda_pointer_attributes){
             .type = CM_CUDA_MEMORY_UNREGISTERED, .device = NO_DEVICE, .hostPointer = address};
     }
+    /* CUDA 12's has no reserved bytes: what lies behind it is the client's. */
+    memcpy(attributes, &found, offsetof(cm_cuda_pointer_attributes, reserved));
     CM_RT_END(CM_CUDA_OK);
 }
 
@@ -306,6 +309,8 @@ CM_SIM_EXPORT int cudaMemAdvise(const void *address, size_t bytes, int advice,
 {
     enum { FIRST = 1, LAST = 6 };
     CM_RT_BEGIN(cudaMemAdvise, address, bytes, advice, where);
+    if (cm_sim_cuda_major() == 12) /* whose parameter is a device's number */
+        CM_RT_END(cm_rt_refuse("cudaMemAdvise of CUDA 12"));
     if (advice < FIRST || advice > LAST)
         CM_RT_END(CM_CUDA_INVALID_VALUE);
     int result = managed(address, bytes);
@@ -316,6 +321,8 @@ CM_SIM_EXPORT int cudaMemPrefetchAsync(const void *address, size_t bytes, cm_cud
                                        unsigned flags, cm_sim_stream *stream)
 {
     CM_RT_BEGIN(cudaMemPrefetchAsync, address, bytes, where, flags, stream);
+    if (cm_sim_cuda_major() == 12) /* whose third parameter is a device's number */
+        CM_RT_END(cm_rt_refuse("cudaMemPrefetchAsync of CUDA 12"));
     bool capturing;
     int result = flags ? CM_CUDA_INVALID_VALUE : managed(address, bytes);
     if (!result)

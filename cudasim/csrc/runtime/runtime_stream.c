@@ -189,6 +189,7 @@ CM_SIM_EXPORT int cudaEventElapsedTime(float *milliseconds, cm_sim_event *start,
     CM_RT_BEGIN(cudaEventElapsedTime, milliseconds, start, end);
     CM_RT_END(cm_sim_event_elapsed(start, end, milliseconds));
 }
+CM_SIM_ALIAS(cudaEventElapsedTime, cudaEventElapsedTime_v2); /* of 12.8 */
 
 /* --- capture ---------------------------------------------------------------------------------- */
 
@@ -242,12 +243,30 @@ CM_SIM_EXPORT int cudaStreamGetCaptureInfo(cm_sim_stream *stream, int *status,
     CM_RT_END(cm_sim_capture_info(stream, status, id, graph, after, edges, count));
 }
 CM_SIM_ALIAS(cudaStreamGetCaptureInfo, cudaStreamGetCaptureInfo_ptsz);
+CM_SIM_ALIAS(cudaStreamGetCaptureInfo, cudaStreamGetCaptureInfo_v3); /* as CUDA 12 calls it */
+CM_SIM_ALIAS(cudaStreamGetCaptureInfo, cudaStreamGetCaptureInfo_v3_ptsz);
+
+/* CUDA 12's, which knows no data of edges. */
+CM_SIM_EXPORT int cudaStreamGetCaptureInfo_v2(cm_sim_stream *stream, int *status,
+                                              unsigned long long *id, cm_sim_graph **graph,
+                                              cm_sim_node *const **after, size_t *count)
+{
+    CM_RT_BEGIN(cudaStreamGetCaptureInfo_v2, stream, status, id, graph, after, count);
+    if (!status)
+        CM_RT_END(CM_CUDA_INVALID_VALUE);
+    CM_RT_END(cm_sim_capture_info(stream, status, id, graph, after, NULL, count));
+}
+CM_SIM_ALIAS(cudaStreamGetCaptureInfo_v2, cudaStreamGetCaptureInfo_v2_ptsz);
 
 CM_SIM_EXPORT int cudaStreamUpdateCaptureDependencies(cm_sim_stream *stream, cm_sim_node **after,
                                                       const cm_cuda_edge *edges, size_t count,
                                                       unsigned flags)
 {
     CM_RT_BEGIN(cudaStreamUpdateCaptureDependencies, stream, after, edges, count, flags);
+    if (cm_sim_cuda_major() == 12) { /* which has no edges here */
+        flags = (unsigned)count;
+        count = (size_t)edges;
+    }
     CM_RT_END(cm_sim_capture_set_after(stream, after, count, flags));
 }
 CM_SIM_ALIAS(cudaStreamUpdateCaptureDependencies, cudaStreamUpdateCaptureDependencies_ptsz);

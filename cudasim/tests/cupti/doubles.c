@@ -27,6 +27,11 @@ const cm_sim_config *cm_sim_config_get(void)
     return &configuration;
 }
 
+int cm_sim_cuda_major(void)
+{
+    return 13;
+}
+
 void cm_sim_note(cm_sim_note_kind kind, const char *name, uint64_t bytes)
 {
     (void)kind, (void)name, (void)bytes;

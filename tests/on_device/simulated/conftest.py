@@ -23,11 +23,6 @@ DRIVER = Path(__file__).with_name("simulate_in_forks.py")
 MISSING = "no CUDA build of PyTorch: `make test` installs one into .venv-cuda"
 
 
-def cuda_interpreter() -> Path:
-    """Where the interpreter should be: CUPTIMEM_CUDA_PYTHON, else .venv-cuda's."""
-    return Path(os.environ.get("CUPTIMEM_CUDA_PYTHON") or ROOT / ".venv-cuda" / "bin" / "python")
-
-
 @pytest.fixture(scope="session")
 def sim_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """That interpreter as a user has it, with cuptimem and its .pth. Skips where it was left out (make test CUDA=no),
@@ -35,7 +30,7 @@ def sim_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     wanted = os.environ.get("CUPTIMEM_CUDA", "")
     if wanted == "no":
         pytest.skip("left out: CUDA=no")
-    base = cuda_interpreter()
+    base = device.interpreter()
     if not base.exists():
         pytest.fail(MISSING) if wanted == "yes" else pytest.skip(MISSING)
     home = tmp_path_factory.mktemp("cuda") / "venv"

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import cudasim
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def interpreter() -> Path:
+    """Where a Python with PyTorch's CUDA build should be: CUPTIMEM_CUDA_PYTHON, else .venv-cuda's."""
+    return Path(os.environ.get("CUPTIMEM_CUDA_PYTHON") or ROOT / ".venv-cuda" / "bin" / "python")
+
+
+@functools.cache
+def cuda() -> int:
+    """What that PyTorch was built for."""
+    about = next(interpreter().parents[1].glob("lib/python3*/site-packages/torch/version.py")).read_text()
+    found = re.search(r"^cuda\b.*'(\d+)\.", about, re.MULTILINE)
+    return int(found[1]) if found else 13
 
 
 def environment(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Result
-from tests.on_device.simulated import foreign
+from tests.on_device.simulated import device, foreign
 
 pytestmark = pytest.mark.cuda_torch
 
@@ -74,15 +74,16 @@ def test_every_kind_of_memory(back_end: str, program: Program) -> None:
     assert (check["missing"], check["differ"], check["alone"], check["dropped"]) == (0, 0, 0, 0)
 
     libraries = set(found["libraries"])
+    cublas = f"libcublas.so.{device.cuda()}"
     torch = {"libc10_cuda.so", "libtorch_cuda.so"} if back_end != "pluggable" else {"libtorch_cuda.so"}
-    assert libraries == {*torch, foreign.NAME, "libcublas.so.13"}
-    assert found["cublas"] == [["libcublas.so.13", handles, found["product_line"]]] and handles == 8 * MIB
+    assert libraries == {*torch, foreign.NAME, cublas}
+    assert found["cublas"] == [[cublas, handles, found["product_line"]]] and handles == 8 * MIB
 
     end = adds_up(found)
     assert end["used"] == used
     beside = {(one["library"], one["bytes"]) for one in end["driver"] if one["library"] != "libc10_cuda.so"}
     if back_end != "pluggable":
-        assert beside == {("libcublas.so.13", 8 * MIB), (foreign.NAME, 4 * MIB)}
+        assert beside == {(cublas, 8 * MIB), (foreign.NAME, 4 * MIB)}
     assert (end["context"], end["residual"]) == (context, 0)
     # What pages of 2 MiB have beyond what was asked for.
     assert (end["driver_rounding"] > 0) == (back_end in ("uncached", "pluggable"))
@@ -105,6 +106,8 @@ def test_tensors_are_unharmed(hostile: str, mode: str, said: str, program: Progr
     slots = {"DRIVER_BY_SLOT": "1"} if mode == "slots" else {}
     found = program("unharmed", env=slots, more={"CUPTIMEM_SIM_HOSTILE": hostile})
     driver = found["driver"]
+    if hostile == "taken" and device.cuda() == 12:
+        said = "holds CUPTI"  # whose release does not say who
     assert found["peak"] == found["max"] and found["lost"] == 0 and found["problems"] == []
     assert driver["mode"] == mode and said in driver["reason"]
     assert driver["unknown_frees"] == 0 and driver["allocations"] > 20

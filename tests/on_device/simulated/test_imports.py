@@ -10,13 +10,14 @@ import pytest
 
 import cudasim
 from tests.conftest import ROOT, Result
-from tests.on_device.simulated import elf
+from tests.on_device.simulated import device, elf
 
 pytestmark = pytest.mark.cuda_torch
 
 # By the library that an import names; by its name where it names none (the driver, cuSPARSELt, NVML).
 SIMULATED = {alias.soname.partition(".so.")[0] for alias in cudasim.ALIASES}
 FAMILIES = re.compile(r"(__cuda|cuda|cublas|cudnn|cusolver|cusparse|cufft|cupti|nvml|nccl|cu)[A-Z_]\w*")
+LATER = ("libnvrtc.", "libnvrtc-builtins.", "libnvshmem_host.")  # that a PyTorch for CUDA 12 loads when it needs them
 # What PyTorch 2.11.0 imports and 2.14.1 does not.
 OLDER = ["cudaGraphDebugDotPrint", "cusolverDnCreateSyevjInfo", "cusolverDnDestroySyevjInfo"]
 OLDER += [f"cusolverDn{kind}evj{end}" for kind in ("Ssy", "Dsy", "Che", "Zhe") for end in ("", "_bufferSize")]
@@ -80,19 +81,20 @@ def test_the_real_libraries_that_stay(forked_on_device: Callable[..., Result]) -
     """They load beside the simulated ones, and the simulated ones are what the names of the others mean."""
     done = forked_on_device(
         "-c",
-        """
+        f"""
 import ctypes, torch
+later, cuda = {LATER if device.cuda() > 12 else ()}, {device.cuda()}
 torch.zeros(1, device="cuda")
-mapped = {line.split()[-1] for line in open("/proc/self/maps") if "/" in line}
+mapped = set(line.split()[-1] for line in open("/proc/self/maps") if "/" in line)
 def lies(name):
     return [path for path in mapped if path.rsplit("/", 1)[-1].startswith(name)]
-for name in ("libcurand.", "libcufile.", "libnvrtc.", "libnvrtc-builtins.", "libnvshmem_host."):
+for name in ("libcurand.", "libcufile.", *later):
     assert lies(name), name
 for name in ("libcublas.", "libcublasLt.", "libcudnn", "libcusolver.", "libcusparse.", "libcufft.", "libcusparseLt.",
              "libcudart", "libcuda.", "libcupti.", "libnvidia-ml.", "libnccl."):
     assert all("cudasim/" in path for path in lies(name)) and lies(name), (name, lies(name))
-assert ctypes.CDLL("libcudart.so.13").cudaMalloc
-assert ctypes.CDLL("libcublas.so.13").cublasSgemm_v2 and ctypes.CDLL("libcuda.so.1").cuInit
+assert ctypes.CDLL("libcudart.so.%d" % cuda).cudaMalloc
+assert ctypes.CDLL("libcublas.so.%d" % cuda).cublasSgemm_v2 and ctypes.CDLL("libcuda.so.1").cuInit
 print(torch.cuda.nccl.version())
 """,
     )

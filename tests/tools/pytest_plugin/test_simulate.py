@@ -183,7 +183,7 @@ def test_a_wrong_size_is_a_usage_error(suite: Suite, memory: str, said: str) -> 
     ("version", "said"),
     [
         ("__version__ = '2.13.0+cpu'\ncuda = None\n", "torch 2.13.0+cpu is a CPU-only build"),
-        ("__version__ = '2.12.0'\ncuda = '12.8'\n", "torch 2.12.0 is built for CUDA 12.8"),
+        ("__version__ = '2.12.0'\ncuda = '11.8'\n", "torch 2.12.0 is built for CUDA 11.8"),
         ("git = 'abc'\n", "names no version"),
     ],
 )
