@@ -258,7 +258,7 @@ fidelity: $(STAMP)/package ## run programs bare and recorded in every way of evi
 foreign: $(STAMP)/package ## run test suites of PyTorch, accelerate and einops bare and recorded (ARGS="--long --save", "--source DIR einops")
 	TORCH="$(TORCH)" $(BIN)/python -m evidence.foreign $(ARGS)
 
-snapshots: $(STAMP)/package cuda-environment ## one run, recorded by cuptimem and by PyTorch, compared; writes evidence/snapshots/results/<date>.md (ARGS="SETTING ..." for some)
+snapshots: $(STAMP)/package cuda-environment ## one run, recorded by cuptimem and by PyTorch, compared; writes evidence/snapshots/results/<date>-torch-<version>.md (ARGS="SETTING ..." for some)
 	$(BIN)/python -m evidence.snapshots $(or $(ARGS),--save)
 
 accounts: $(STAMP)/package cuda-environment ## what memory is for, by cuptimem and by the programs' own objects; writes evidence/accounts/results/<date>.md

@@ -2,7 +2,8 @@
 
 Runs each program of programs.py in each setting of settings.py under cuptimem and under PyTorch's own recorder at once,
 and compares the two recordings. Needs a PyTorch for CUDA; the device is the simulated one. --save writes
-results/<date>.md. Exit code 1: they differ somewhere.
+results/<date>-torch-<version>.md. CUPTIMEM_CUDA_PYTHON names an interpreter with another PyTorch. Exit code 1: they
+differ somewhere.
 """
 
 from __future__ import annotations
@@ -146,7 +147,8 @@ def main() -> int:
     text = page(runs)
     if options.save:
         RESULTS.mkdir(exist_ok=True)
-        target = RESULTS / f"{datetime.date.today().isoformat()}.md"
+        version = runs[0].torch.partition("+")[0]
+        target = RESULTS / f"{datetime.date.today().isoformat()}-torch-{version}.md"
         target.write_text(text)
         print(f"wrote {target.relative_to(ROOT)}")
     else:
