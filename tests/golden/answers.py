@@ -17,7 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import cuptimem
 from cuptimem import _core, cli
+from tests.tools.exports import arrow_stream
 
 HERE = Path(__file__).resolve().parent
 TRACES, EXPECTED = HERE / "traces", HERE / "expected"
@@ -88,6 +90,7 @@ def of_trace(name: str) -> dict[str, Any]:
             found[f"diff {other}"] = _answer(["diff", f"{name}.cmem", f"{other}.cmem", "--json"])
         for form in EXPORTS:
             found[f"export {form}"] = _export(form, f"{name}.cmem")
+        found["export to_arrow"] = _arrow(f"{name}.cmem")
     for window in WINDOWS.get(name, ()):
         with tempfile.TemporaryDirectory() as folder, _within(Path(folder)):
             _core.extract(str(TRACES / f"{name}.cmem"), "window.cmem", window)
@@ -136,6 +139,13 @@ def _export(form: str, trace: str) -> Any:
             return {"exit code": code, "said": err.replace(folder, "").splitlines()}
         notes = [line for line in out.splitlines() if line.startswith("!")]
         return {"notes": notes, "digest": digest([_read(form, target)])}
+
+
+def _arrow(trace: str) -> Any:
+    try:
+        return {"digest": digest(list(arrow_stream.batches(cuptimem.open(trace).to_arrow())))}
+    except cuptimem.Error as error:
+        return {"said": str(error)}
 
 
 def _read(form: str, target: Path) -> Any:
