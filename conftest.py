@@ -59,11 +59,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = filter(is_chosen, items)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    # Importing it here would take memory and time: most programs of tests import it in processes of their own.
+    if item.get_closest_marker("torch") and importlib.util.find_spec("torch") is None:
+        pytest.skip("needs PyTorch, which is not installed here")
+
+
 @pytest.fixture(scope="session")
 def needs_torch() -> None:
     """For fixtures whose programs use PyTorch: a test that has it is marked `torch`."""
-    if importlib.util.find_spec("torch") is None:  # importing it here would take memory and time
-        pytest.skip("needs PyTorch, which is not installed here")
 
 
 @pytest.fixture(scope="session")

@@ -128,6 +128,8 @@ class Queue:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # pytest keeps what it has rewritten, which takes seconds at each start where the caller forbids bytecode.
+        self._environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         self._running: set[int] = set()
         self._stopped = False
 
@@ -141,6 +143,7 @@ class Queue:
                 process = subprocess.Popen(
                     group.command,
                     cwd=ROOT,
+                    env=self._environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

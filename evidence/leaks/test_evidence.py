@@ -33,8 +33,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
-    pytest.importorskip("torch")
+def oracle(needs_torch: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
     with command.oracle(tmp_path_factory.mktemp("oracle")) as process:
         yield process
 
@@ -375,7 +374,6 @@ def test_label_against_the_oracle(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")  # its version is in them
     monkeypatch.setattr(command, "DOCS", tmp_path / "docs")
     written_rows = rows(tmp_path)
     target = command.save(written_rows, 12.3, None)
@@ -389,7 +387,6 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.torch
 def test_public_outcomes_can_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
     from evidence.leaks import public
 
     script = public.table(public.TABLE.read_text())[1][0]

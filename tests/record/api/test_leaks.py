@@ -11,7 +11,6 @@ import cuptimem
 from tests.conftest import Result, clean_environment
 from tests.forkserver import Forks
 
-pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
 
 Run = Callable[..., Result]

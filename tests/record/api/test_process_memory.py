@@ -10,7 +10,6 @@ from cuptimem import _core
 from cuptimem.output.text import leak_views
 from tests.conftest import Result
 
-pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 MIB = 1 << 20

@@ -8,7 +8,6 @@ import pytest
 import cuptimem
 from tests.conftest import ROOT, Result
 
-pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
 
 Run = Callable[..., Result]

@@ -17,7 +17,6 @@ import pytest
 import cuptimem
 from tests.conftest import ROOT, Result, clean_environment
 
-pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
 
 Run = Callable[..., Result]

@@ -9,7 +9,6 @@ import pytest
 import cuptimem
 from tests.conftest import Result
 
-pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 DECODER = """

@@ -8,7 +8,6 @@ import textwrap
 
 import pytest
 
-pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 PROGRAMS = {

@@ -16,7 +16,6 @@ from tests.forkserver import Forks
 from tests.forkserver import recorded as as_run
 from tests.record.ooms import programs
 
-pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 ASKED = 4 << 46

@@ -9,7 +9,6 @@ import pytest
 from cuptimem import cli
 from tests.forkserver import Forks
 
-pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 PROGRAM = """

@@ -29,7 +29,6 @@ def live():
 
 
 def test_every_node_that_came_goes(tmp_path):
-    pytest.importorskip("torch")
     compilers = ["compiled"] if os.environ.get("CUPTIMEM_TEST_TORCHES") else []  # many seconds
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(HERE / "nodes_program.py"), *compilers],

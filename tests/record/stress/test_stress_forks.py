@@ -85,7 +85,6 @@ say(bad=bad, published=published, during=during, tasks=tasks(),
 @pytest.mark.torch
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.extended)])
 def test_pools_and_data_loaders(child, tmp_path, method):
-    pytest.importorskip("torch")
     answer = child(
         """
 import multiprocessing, torch
@@ -122,7 +121,6 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("leave", ["_exit", "exit"])
 def test_children_that_are_followed(child, tmp_path, leave):
     """CUPTIMEM_FOLLOW: every child has a trace of its own, readable whichever way it left."""
-    pytest.importorskip("torch")
     answer = child(
         """
 from cuptimem.record import autostart

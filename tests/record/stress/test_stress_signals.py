@@ -11,7 +11,6 @@ import pytest
 @pytest.mark.torch
 @pytest.mark.parametrize("timer", ["ITIMER_REAL", pytest.param("ITIMER_PROF", marks=pytest.mark.extended)])
 def test_handlers_that_allocate(child, scale, keep, timer):
-    pytest.importorskip("torch")
     answer = child(
         """
 import itertools, signal, torch
@@ -110,8 +109,6 @@ say(bad=bad[:12], count=len(bad), fired=fired, swept=swept, complete=prof.report
 @pytest.mark.parametrize("what", ["without", pytest.param("torch", marks=pytest.mark.torch)])
 def test_interrupt_at_every_call_of_enter_and_exit(child, scale, keep, what):
     """A handler raises after the n-th call or return of Python code in entering and leaving, for every n."""
-    if what == "torch":
-        pytest.importorskip("torch")
     answer = child(INTERRUPTED, 100_000 if scale(0, 1) else 60, what, timeout=200)
     assert answer["bad"] == [], answer["count"]
     assert answer["complete"] and answer["fired"] > 100

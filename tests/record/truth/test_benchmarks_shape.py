@@ -33,7 +33,6 @@ SHORT = {"micro", "analysis", "windows", "analysis_driver", "import"}
 @pytest.mark.torch
 @pytest.mark.scaled
 def test_quick_run(tmp_path, long):
-    pytest.importorskip("torch")
     target = tmp_path / "result.json"
     names = EVERY if long else SHORT
     done = run("--quick", "--json", str(target), *sorted(names))

@@ -16,7 +16,6 @@ def found(oracle_library, tmp_path_factory):
 
     import oracle
 
-    pytest.importorskip("torch")
     here = Path(__file__).resolve().parent
     trace = tmp_path_factory.mktemp("lines") / "run.cmem"
     command = [sys.executable, "-W", "ignore", str(here / "lines_child.py"), str(trace)]

@@ -49,7 +49,6 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def seen():
-    pytest.importorskip("torch")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(HERE / "steps_child.py")], capture_output=True, text=True, timeout=300
     )

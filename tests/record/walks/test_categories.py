@@ -11,7 +11,6 @@ import pytest
 from tests.conftest import clean_environment
 from tests.forkserver import Forks, recorded
 
-pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
 
 Categorised = Callable[[str], dict[str, int]]

@@ -15,7 +15,6 @@ from cuptimem.report.advice import Plan
 from cuptimem.report.load import analyze
 from cuptimem.report.model import Report
 
-pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 MOST = 3  # changes of a set that is tried here

@@ -8,7 +8,6 @@ from cuptimem import advice
 from cuptimem.cli import main
 from cuptimem.report.model import Report
 
-pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 Record = Callable[..., Report]

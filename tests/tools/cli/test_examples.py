@@ -10,7 +10,6 @@ import cuptimem
 from tests.conftest import ROOT, Result
 from tests.tools.cli.examples import OTHER_PROGRAMS, SECTIONS, TARGET
 
-pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 MIB = 1 << 20

@@ -12,7 +12,6 @@ from cuptimem.output.pages import flamegraph, tables, timeline
 from cuptimem.output.text import leak_views, text, views
 from tests.conftest import Result
 
-pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 MIB = 1 << 20

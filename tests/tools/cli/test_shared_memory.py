@@ -45,7 +45,6 @@ def test_a_failed_import_makes_no_ring(run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", ["", "import signal; os.kill(os.getpid(), signal.SIGKILL)"], ids=["exit", "kill"])
 def test_the_ring_comes_with_torch(run, tmp_path: Path, end: str) -> None:
     """... before the first allocation that is recorded: after a kill nothing of it is missing."""
-    pytest.importorskip("torch")
     rings = tmp_path / "rings"
     rings.mkdir()
     program = "print(mapped(), flush=True)\nimport torch\nkept = [torch.ones(1000 + i) for i in range(500)]\n"
@@ -108,7 +107,6 @@ if __name__ == "__main__":
 
 def load(python: str, before: tuple[str, ...], folder: Path, batch: int, *run: str) -> int:
     """Most bytes that rings took of shared memory while batches of so many bytes were loaded."""
-    pytest.importorskip("torch")
     (folder / "p.py").write_text(LOADER)
     command = [*before, python, "-W", "ignore", *run, "p.py", str(batch)]
     done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), cwd=folder, timeout=600)

@@ -9,7 +9,6 @@ import pytest
 
 from tests.conftest import clean_environment
 
-pytest.importorskip("torch", reason="its suites need PyTorch, which is not installed here")
 
 TESTS = """
 import pytest, torch

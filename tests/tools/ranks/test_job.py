@@ -12,7 +12,6 @@ import cuptimem
 from tests.conftest import ROOT, Result, clean_environment
 from tests.forkserver import Forks
 
-pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.costly]
 
 HERE = Path(__file__).parent

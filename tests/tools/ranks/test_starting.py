@@ -10,7 +10,6 @@ import pytest
 import cuptimem
 from tests.conftest import ROOT, clean_environment
 
-pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.costly]
 
 PROGRAM = str(Path(__file__).parent / "start.py")

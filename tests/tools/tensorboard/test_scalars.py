@@ -166,12 +166,11 @@ print(json.dumps([cycles, plain]))
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, python: str) -> tuple[Path, Any]:
+def trained(needs_torch: None, tmp_path_factory: pytest.TempPathFactory, python: str) -> tuple[Path, Any]:
     import subprocess
 
     from tests.conftest import clean_environment
 
-    pytest.importorskip("torch", reason="the torch-free run leaves this out")
     folder = tmp_path_factory.mktemp("trained")
     done = subprocess.run(
         [python, "-c", TRAINING, str(folder / "logs" / "one"), str(folder / "logs" / "plain")],

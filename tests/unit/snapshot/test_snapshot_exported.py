@@ -116,7 +116,6 @@ for step in range(3):
 
 @pytest.mark.torch
 def test_a_recording_of_the_cpu(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     path = tmp_path / "run.cmem"
     script = compile(PROGRAM, str(tmp_path / "program.py"), "exec")
     with cuptimem.profile(str(path)):
