@@ -164,6 +164,10 @@ class Program:
         self.ends.append(at + 1)
         return at
 
+    def gradients(self) -> None:
+        self.forward()
+        self.backward()
+
     def train(
         self, batches: int, *, loader: int | None = 100, opt: int = 1, line: int = 20, data_line: int = 10
     ) -> None:
@@ -171,8 +175,7 @@ class Program:
         for _ in range(batches):
             if loader is not None:
                 self.data(loader, data_line)
-            self.forward()
-            self.backward()
+            self.gradients()
             self.opt(opt, line)
         if loader is not None:
             self.data(loader, data_line)
@@ -251,8 +254,7 @@ def recreated_optimizer(p: Program) -> Outcome:
     for i in range(8):
         p.data()
         p.new(1000 + i)
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt(1000 + i)
     return {"training": 8}, []
 
@@ -261,8 +263,7 @@ def recreated_optimizer(p: Program) -> Outcome:
 def recreated_at_the_same_address(p: Program) -> Outcome:
     for _ in range(8):
         p.new(1000)
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt(1000)
     return {"training": 8}, []
 
@@ -272,8 +273,7 @@ def two_recreated_optimizers(p: Program) -> Outcome:
     for i in range(6):
         p.new(1000 + i)
         p.new(2000 + i)
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt(1000 + i)
         p.opt(2000 + i)
     return {"training": 6}, []
@@ -291,8 +291,7 @@ def recreated_every_epoch(p: Program) -> Outcome:
 def list_of_optimizers(p: Program) -> Outcome:
     for _ in range(7):
         p.data()
-        p.forward()
-        p.backward()
+        p.gradients()
         for o in (1, 2, 3):
             p.opt(o)
     return {"training": 7}, []
@@ -302,11 +301,9 @@ def list_of_optimizers(p: Program) -> Outcome:
 def gan(p: Program) -> Outcome:
     for _ in range(9):
         p.data()
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt(1, line=20)
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt(2, line=25)
     return {"training": 9}, []
 
@@ -315,11 +312,9 @@ def critics(p: Program, iterations: int, updates: int = 5, *, lines: tuple[int, 
     for _ in range(iterations):
         for _ in range(updates):
             p.data()
-            p.forward()
-            p.backward()
+            p.gradients()
             p.opt(1, line=lines[0])
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt(2, line=lines[1])
 
 
@@ -354,8 +349,7 @@ def critics_that_begin_with_more_updates(p: Program) -> Outcome:
 def critics_and_an_iteration_that_is_not_finished(p: Program) -> Outcome:
     critics(p, 10)
     for _ in range(3):
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt(1, line=20)
     p.evaluate(20)
     return {"training": 10, "evaluation": 20}, [(10, "evaluation")]
@@ -365,12 +359,10 @@ def critics_and_an_iteration_that_is_not_finished(p: Program) -> Outcome:
 def delayed_actor(p: Program) -> Outcome:
     """Every second update of the critics one of the actor."""
     for i in range(40):
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt(1, line=20)
         if i % 2:
-            p.forward()
-            p.backward()
+            p.gradients()
             p.opt(2, line=30)
     return {"training": 20}, []
 
@@ -378,8 +370,7 @@ def delayed_actor(p: Program) -> Outcome:
 @case
 def two_rates_that_vary(p: Program) -> Outcome:
     for i in range(60):
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt(1, line=20)
         if i % 7 in (1, 2, 5):
             p.opt(2, line=30)
@@ -391,8 +382,7 @@ def an_optimizer_of_each_epoch(p: Program) -> Outcome:
     """Ten updates are no iteration."""
     for _ in range(10):
         for _ in range(10):
-            p.forward()
-            p.backward()
+            p.gradients()
             p.opt(1, line=20)
         p.opt(2, line=30)
     return {"training": 100}, []
@@ -463,8 +453,7 @@ def lbfgs_a_few_times(p: Program) -> Outcome:
 def accumulation(p: Program) -> Outcome:
     for i in range(80):
         p.data()
-        p.forward()
-        p.backward()
+        p.gradients()
         if i % 8 == 7:
             p.opt()
     return {"training": 10}, []
@@ -474,8 +463,7 @@ def accumulation(p: Program) -> Outcome:
 def accumulation_with_few_steps(p: Program) -> Outcome:
     for i in range(40):
         p.data()
-        p.forward()
-        p.backward()
+        p.gradients()
         if i % 8 == 7:
             p.opt()
     return {"training": 40}, []
@@ -485,8 +473,7 @@ def accumulation_with_few_steps(p: Program) -> Outcome:
 def a_step_at_the_end_only(p: Program) -> Outcome:
     p.new(1)
     for _ in range(30):
-        p.forward()
-        p.backward()
+        p.gradients()
     p.opt()
     return {"training": 30}, []
 
@@ -513,8 +500,7 @@ def a_graph_of_many_batches(p: Program) -> Outcome:
 def one_overflow(p: Program) -> Outcome:
     for i in range(20):
         p.data()
-        p.forward()
-        p.backward()
+        p.gradients()
         if i != 9:
             p.opt()
     return {"training": 19}, []
@@ -525,8 +511,7 @@ def many_overflows(p: Program) -> Outcome:
     """Six skipped in a row: three periods of silence, so iterations are counted by the loader."""
     for i in range(30):
         p.data()
-        p.forward()
-        p.backward()
+        p.gradients()
         if not 10 <= i < 16:
             p.opt()
     return {"training": 30}, [(10, "training"), (16, "training")]
@@ -536,8 +521,7 @@ def many_overflows(p: Program) -> Outcome:
 def overflows_at_the_start(p: Program) -> Outcome:
     for i in range(20):
         p.data()
-        p.forward()
-        p.backward()
+        p.gradients()
         if i >= 5:
             p.opt()
     return {"training": 20}, [(5, "training")]
@@ -557,8 +541,7 @@ def slow_step_with_accumulation(p: Program) -> Outcome:
     """Many ticks of the loader in a long silence, but as many as in every step."""
     for i in range(80):
         p.data()
-        p.forward()
-        p.backward()
+        p.gradients()
         if i % 8 == 7:
             p.opt()
             p.wait(2000 if i == 39 else 1)
@@ -570,8 +553,7 @@ def slow_step_with_a_skip(p: Program) -> Outcome:
     """A long silence in which the loader ticks twice as often as in a usual step: not often enough."""
     for i in range(80):
         p.data()
-        p.forward()
-        p.backward()
+        p.gradients()
         if i == 39:
             p.wait(2000)
         elif i % 8 == 7:
@@ -633,8 +615,7 @@ def evaluation_every_four(p: Program) -> Outcome:
     for block in range(4):
         for _ in range(4):
             p.data(100)
-            p.forward()
-            p.backward()
+            p.gradients()
             p.opt()
         p.evaluate(20, loader=200 + block)
     changes = [(4, "evaluation"), (24, "training"), (28, "evaluation"), (48, "training")]
@@ -647,8 +628,7 @@ def short_evaluation(p: Program) -> Outcome:
     for block in range(4):
         for _ in range(5):
             p.data(100)
-            p.forward()
-            p.backward()
+            p.gradients()
             p.opt()
         p.evaluate(3, loader=200 + block)
     changes = [(5, "evaluation"), (8, "training"), (13, "evaluation"), (16, "training"), (21, "evaluation")]
@@ -660,8 +640,7 @@ def one_batch_of_evaluation(p: Program) -> Outcome:
     for block in range(4):
         for _ in range(5):
             p.data(100)
-            p.forward()
-            p.backward()
+            p.gradients()
             p.opt()
         p.evaluate(1, loader=200 + block)
     changes = [(5, "evaluation"), (6, "training"), (11, "evaluation"), (12, "training"), (17, "evaluation")]
@@ -671,8 +650,7 @@ def one_batch_of_evaluation(p: Program) -> Outcome:
 @case
 def evaluation_every_second_step(p: Program) -> Outcome:
     for i in range(20):
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt()
         if i % 2:
             p.evaluate(6, loader=200 + i)
@@ -685,8 +663,7 @@ def evaluation_in_every_step(p: Program) -> Outcome:
     """As it is everywhere, it is part of a step."""
     for i in range(20):
         p.data()
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt()
         p.evaluate(6, loader=200 + i)
     return {"training": 20}, []
@@ -709,8 +686,7 @@ def batches_that_are_skipped(p: Program) -> Outcome:
         p.data()
         if i % 11 in (3, 4):
             continue
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt()
     return {"training": 40 - 8}, []
 
@@ -721,8 +697,7 @@ def evaluation_by_calls(p: Program) -> Outcome:
         for _ in range(10):
             p.tick(MODULE, 300, 50)
             p.tick(MODULE, 301, 51)
-            p.forward()
-            p.backward()
+            p.gradients()
             p.opt()
         for _ in range(6):
             p.tick(MODULE, 300, 60)
@@ -740,8 +715,7 @@ def a_decoder_called_twice_in_each_step(p: Program) -> Outcome:
             p.tick(MODULE, 300, 50)
             p.tick(MODULE, 301, 51)
             p.tick(MODULE, 301, 52)
-            p.forward()
-            p.backward()
+            p.gradients()
             p.opt()
         for _ in range(4):
             p.tick(MODULE, 300, 60, no_grad=True, eval_mode=True)
@@ -758,8 +732,7 @@ def a_decoder_that_generates(p: Program) -> Outcome:
     for _ in range(8):
         p.tick(MODULE, 300, 50)
         p.tick(MODULE, 301, 51)
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt()
     p.tick(MODULE, 300, 60, no_grad=True, eval_mode=True)
     for _ in range(5):
@@ -787,8 +760,7 @@ def rollouts_and_updates(p: Program) -> Outcome:
             p.tick(MODULE, 300, 50)
         for _ in range(8):
             p.tick(MODULE, 300, 60)
-            p.forward()
-            p.backward()
+            p.gradients()
             p.opt()
     changes = [change for i in range(5) for change in ((48 * i, "evaluation"), (40 + 48 * i, "training"))]
     return {"training": 40, "evaluation": 200}, changes[1:]
@@ -803,8 +775,7 @@ def chunks_without_a_graph_first(p: Program) -> Outcome:
             p.tick(MODULE, 300, 50)
         for _ in range(chunks):
             p.tick(MODULE, 300, 55)
-            p.forward()
-            p.backward()
+            p.gradients()
         p.opt()
     return {"training": 20 + 9}, [(10, "training"), (19, "training")]
 
@@ -814,8 +785,7 @@ def evaluation_with_accumulation(p: Program) -> Outcome:
     for epoch in range(3):
         for i in range(16):
             p.data(100)
-            p.forward()
-            p.backward()
+            p.gradients()
             if i % 4 == 3:
                 p.opt()
         p.evaluate(60, loader=200 + epoch)
@@ -851,8 +821,7 @@ def two_phases_one_line(p: Program) -> Outcome:
 def alternating_lines(p: Program) -> Outcome:
     for i in range(20):
         p.data()
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt(1, line=20 if i % 3 else 22)
     return {"training": 20}, []
 
@@ -871,8 +840,7 @@ def explicit(p: Program) -> Outcome:
     p.train(5)
     for i in range(6):
         p.data()
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt(1)
         p.opt(2)
         if i % 2:
@@ -918,8 +886,7 @@ def module_calls(p: Program) -> Outcome:
 def hand_written_optimizer(p: Program) -> Outcome:
     for _ in range(10):
         p.data()
-        p.forward()
-        p.backward()
+        p.gradients()
         p.wait(1)
     p.data()
     return {"training": 10}, []
@@ -948,8 +915,7 @@ def a_short_evaluation_is_the_same_at_the_end(p: Program) -> Outcome:
 def gradients_by_hand(p: Program) -> Outcome:
     for _ in range(20):
         p.tick(MODULE, 300, 50)
-        p.forward()
-        p.backward()
+        p.gradients()
     return {"training": 20}, []
 
 
@@ -988,8 +954,7 @@ def generation_in_two_phases(p: Program) -> Outcome:
 def a_line_now_and_then(p: Program) -> Outcome:
     """Every tenth update is made elsewhere."""
     for i in range(60):
-        p.forward()
-        p.backward()
+        p.gradients()
         p.opt(1, line=40 if i % 10 == 9 else 20)
     return {"training": 60}, []
 
