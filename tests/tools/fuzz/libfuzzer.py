@@ -9,10 +9,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import results
 from tests.build import Failed, build, generated
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -119,3 +120,28 @@ def folder_of(inputs: Iterable[bytes], target: Path) -> Path:
     for data in inputs:
         (target / name_of(data)).write_bytes(data)
     return target
+
+
+def long_run(name: str, title: str, seeds: Iterable[bytes], fuzzer: Callable[[], Path], limits: Sequence[str]) -> int:
+    """`make fuzz-NAMEs SECONDS=...`: begins with the seeds and with what earlier runs found, build/fuzz/NAMEs, and
+    writes what it counted to docs/fuzz. Returns the exit code."""
+    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 600
+    if not works():
+        print(NEEDED, file=sys.stderr)
+        return 2
+    found = BUILD / f"{name}s"
+    found.mkdir(parents=True, exist_ok=True)
+    fuzzed = fuzz(fuzzer(), seconds, *limits, found, folder_of(seeds, BUILD / f"{name}-seeds"))
+    patience = last(r"-timeout=([0-9]+)", " ".join(limits))
+    results.write(
+        "fuzz",
+        title,
+        [
+            f"`make fuzz-{name}s SECONDS={seconds}`: one process at the lowest priority, {compiler()};",
+            f"AddressSanitizer, UndefinedBehaviorSanitizer, LeakSanitizer; at most {patience} s for an input.",
+            "",
+            *results.table(fuzzed.rows() | {"inputs found so far": len(list(found.iterdir()))}),
+        ],
+        name=f"{name}s",
+    )
+    return 1 if fuzzed.findings else 0

@@ -10,10 +10,9 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from tests import results
 from tests.build import SANITIZED, build
 from tests.tools.fuzz import libfuzzer
-from tests.tools.fuzz.libfuzzer import BUILD, ROOT, folder_of
+from tests.tools.fuzz.libfuzzer import ROOT
 
 LIMITS = ("-timeout=5", "-max_len=8192")
 WAYS = 8  # fuzz.c: the first byte chooses one
@@ -83,28 +82,5 @@ def seeds() -> list[bytes]:
     return found
 
 
-def main() -> int:
-    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 600
-    if not libfuzzer.works():
-        print(libfuzzer.NEEDED, file=sys.stderr)
-        return 2
-    found = BUILD / "records"
-    found.mkdir(parents=True, exist_ok=True)
-    begin = folder_of(seeds(), BUILD / "record-seeds")
-    fuzzed = libfuzzer.fuzz(build_fuzzer(), seconds, *LIMITS, found, begin)
-    results.write(
-        "fuzz",
-        "Fuzzing CUPTI's records",
-        [
-            f"`make fuzz-records SECONDS={seconds}`: one process at the lowest priority, {libfuzzer.compiler()};",
-            "AddressSanitizer, UndefinedBehaviorSanitizer, LeakSanitizer; at most 5 s for an input.",
-            "",
-            *results.table(fuzzed.rows() | {"inputs found so far": len(list(found.iterdir()))}),
-        ],
-        name="records",
-    )
-    return 1 if fuzzed.findings else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(libfuzzer.long_run("record", "Fuzzing CUPTI's records", seeds(), build_fuzzer, LIMITS))

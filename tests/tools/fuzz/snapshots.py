@@ -9,10 +9,8 @@ import pickle
 import sys
 from pathlib import Path
 
-from tests import results
 from tests.build import SANITIZED, build, rooms
 from tests.tools.fuzz import libfuzzer
-from tests.tools.fuzz.libfuzzer import BUILD, folder_of
 from tests.unit.snapshot.made import MiB, block, event, frame, freed, segment, snapshot, training, whole_lists
 
 HERE = Path(__file__).resolve().parent
@@ -69,28 +67,5 @@ def seeds() -> list[bytes]:
     return [pickle.dumps(one, protocol) for one in small for protocol in (0, 2, 4)] + [whole_lists(small[3])]
 
 
-def main() -> int:
-    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 600
-    if not libfuzzer.works():
-        print(libfuzzer.NEEDED, file=sys.stderr)
-        return 2
-    found = BUILD / "snapshots"
-    found.mkdir(parents=True, exist_ok=True)
-    begin = folder_of(seeds(), BUILD / "snapshot-seeds")
-    fuzzed = libfuzzer.fuzz(build_fuzzer(), seconds, *LIMITS, found, begin)
-    results.write(
-        "fuzz",
-        "Fuzzing memory snapshots",
-        [
-            f"`make fuzz-snapshots SECONDS={seconds}`: one process at the lowest priority, {libfuzzer.compiler()};",
-            "AddressSanitizer, UndefinedBehaviorSanitizer, LeakSanitizer; at most 20 s for an input.",
-            "",
-            *results.table(fuzzed.rows() | {"inputs found so far": len(list(found.iterdir()))}),
-        ],
-        name="snapshots",
-    )
-    return 1 if fuzzed.findings else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(libfuzzer.long_run("snapshot", "Fuzzing memory snapshots", seeds(), build_fuzzer, LIMITS))
