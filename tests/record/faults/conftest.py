@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cuptimem.cli import main
-from tests.conftest import Result, clean_environment
-from tests.forkserver.fixtures import forked, forks
+from tests.conftest import clean_environment
+from tests.tools.cli.conftest import call, forked, forks
 
-__all__ = ["forked", "forks"]
-
-Call = Callable[..., Result]
+__all__ = ["call", "forked", "forks"]
 
 # Past its bound, so that it is compacted and there is a side file; leaks, so that there is a holder; killed, so that
 # the end is in a ring.
@@ -38,21 +34,6 @@ with cuptimem.profile("killed.cmem", max_size=1 << 16) as prof:
     assert os.path.exists("killed.cmem.tail")
     os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-@pytest.fixture
-def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """A command line after `python -m cuptimem`, in this process."""
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    def call(*words: str) -> Result:
-        try:
-            code = main(words)
-        except SystemExit as end:  # argparse
-            code = int(end.code or 0)
-        return Result(code, *capfd.readouterr())
-
-    return call
 
 
 @pytest.fixture(scope="session")
