@@ -26,7 +26,8 @@ HERE = Path(__file__).resolve().parent
 # more objects to walk, which takes a quarter of that: for programs that make one.
 OPTIMIZERS = ("torch._dynamo",)
 # What a Python, the loader or PyTorch may look at before the program begins.
-EARLY = ("LD_", "PYTHON", "OMP_", "MKL_", "PYTORCH_", "TORCH_")
+TORCHS = ("PYTORCH_", "TORCH_")
+EARLY = ("LD_", "PYTHON", "OMP_", "MKL_", *TORCHS)
 
 
 # What `cuptimem run` asks for by its options.
@@ -47,17 +48,19 @@ class Failed(Exception):
 class ForkServer:
     """Starts with the first program, ends with `close`. One program at a time.
 
-    environment: what the programs begin with; one that needs other variables of EARLY is run afresh.
+    environment: what the programs begin with; one that needs other variables of PyTorch's is a fork of a server of its
+    own, one that needs others of EARLY is run afresh.
     imports: modules that are imported before the first fork, too. name: of the script, as programs find it.
     """
 
     def __init__(
         self, python: str, environment: Mapping[str, str], imports: Iterable[str] = (), name: str = "program.py"
     ) -> None:
-        self._imports = " ".join(imports)
+        self._imports, self._name = tuple(imports), name
         self._command = [python, "-W", "ignore"]
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
+        self._others: dict[frozenset[tuple[str, str]], ForkServer] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="forks-")
         self._script = Path(self._folder.name, name)
 
@@ -65,7 +68,13 @@ class ForkServer:
         self, script: Path, *arguments: str, environment: Mapping[str, str], cwd: Path, timeout: float = 300
     ) -> Result:
         """As a process of its own would; raises subprocess.TimeoutExpired as well."""
-        if _early(environment) != _early(self._environment):
+        different = frozenset(_early(environment).items() ^ _early(self._environment).items())
+        if different and all(name.startswith(TORCHS) for name, _ in different):
+            if different not in self._others:
+                self._others[different] = ForkServer(self._command[0], environment, self._imports, self._name)
+            other = self._others[different]
+            return other.run(script, *arguments, environment=environment, cwd=cwd, timeout=timeout)
+        if different:
             return self.run_afresh(script, *arguments, environment=environment, cwd=cwd, timeout=timeout)
         if self._process is None:
             self._start()
@@ -108,6 +117,8 @@ class ForkServer:
         return self._process.pid
 
     def close(self) -> None:
+        for other in self._others.values():
+            other.close()
         if self._process is not None:
             assert self._process.stdin is not None and self._process.stdout is not None
             self._process.stdin.close()
@@ -119,7 +130,7 @@ class ForkServer:
         path = os.pathsep.join(filter(None, (str(HERE), self._environment.get("PYTHONPATH"))))
         self._process = subprocess.Popen(
             [*self._command, str(self._script)],
-            env={**self._environment, "PYTHONPATH": path, "FORKSERVER_IMPORTS": self._imports},
+            env={**self._environment, "PYTHONPATH": path, "FORKSERVER_IMPORTS": " ".join(self._imports)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
