@@ -13,9 +13,13 @@ from tests.on_device.simulated.programs import PROGRAMS
 pytestmark = pytest.mark.cuda_torch
 
 
-# Inductor alone is in compile_graphs, Triton's way to the device in test_compile.py.
+# Inductor alone is in compile_graphs, Triton's way to the device in test_compile.py. The two others allocate as
+# gpt_fp16_scaler and resnet do.
+EXTENDED = ("compile_triton", "gpt_bf16", "lstm")
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=pytest.mark.extended) if one == "compile_triton" else one for one in PROGRAMS]
+    "name", [pytest.param(one, marks=pytest.mark.extended) if one in EXTENDED else one for one in PROGRAMS]
 )
 def test_program(name: str, forked_on_device: Callable[..., Result], tmp_path: Path) -> None:
     program = PROGRAMS[name]

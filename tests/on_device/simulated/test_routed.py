@@ -33,7 +33,7 @@ def is_routed(stack: Any) -> bool:
     return any("eager_router" in str(frame) for frame in stack)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("device", [pytest.param("cpu", marks=pytest.mark.extended), "cuda"])
 def test_routed_operators(on_device: Callable[..., Result], tmp_path: Path, device: str) -> None:
     done = on_device(str(PROGRAM), device)
     assert done.code == 0, done.err[-3000:]

@@ -193,6 +193,7 @@ def test_it_fits_if_garbage_is_collected(simulate):
     ]
 
 
+@pytest.mark.extended
 def test_what_is_alive_does_not_fit_though_garbage_is_collected(simulate):
     done = simulate(CYCLES, "--memory", "1GiB", "--context", "100MiB", behind=("keep",))
     assert (done.code, done.answer["verdict"], done.answer["setting"]) == (3, "does not fit", None), done.err
