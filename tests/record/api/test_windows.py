@@ -33,7 +33,7 @@ def some(blocks: int) -> None:
 def test_windows_one_after_the_other() -> None:
     with cuptimem.profile() as outer:
         kept = []
-        for number in range(20):
+        for number in range(8):
             some(500)  # between two windows
             with cuptimem.profile() as inner:
                 some(500)
@@ -43,8 +43,8 @@ def test_windows_one_after_the_other() -> None:
             assert device.peak.bytes - device.start == KIB and len(kept) == number + 1
             assert device.allocations == 501
         once = decoded()
-    assert outer.report.device("cpu").allocations == 20 * 1001
-    assert 20 * 2000 < once < 20 * 2000 * 1.1  # an allocation and a free each; marks and collections come on top
+    assert outer.report.device("cpu").allocations == 8 * 1001
+    assert 8 * 2000 < once < 8 * 2000 * 1.1  # an allocation and a free each; marks and collections come on top
 
 
 def test_a_window_asked_for_again_and_again() -> None:
@@ -64,12 +64,12 @@ def test_a_window_asked_for_again_and_again() -> None:
 def test_named_windows_are_cut_out_in_passing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with cuptimem.profile():
-        for number in range(10):
+        for number in range(5):
             some(1000)
             with cuptimem.profile(f"{number}.cmem") as inner:
                 some(10)
             assert inner.report.device("cpu").allocations == 10
-        assert decoded() < 10 * 2020 * 2  # once for the file, and once more when the next one is looked for
+        assert decoded() < 5 * 2020 * 2  # once for the file, and once more when the next one is looked for
 
 
 def test_peak_above_start_is_in_every_view(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_figures_of_a_profile() -> None:
     assert "above start" in str(prof.report)
 
 
-def test_a_profile_that_starts_with_nothing_has_no_column_for_it(run: Callable[..., Result]) -> None:
-    done = run(
+def test_a_profile_that_starts_with_nothing_has_no_column_for_it(forked: Callable[..., Result]) -> None:
+    done = forked(
         "-c",
         "import torch, cuptimem\nwith cuptimem.profile() as prof: torch.ones(10)\n"
         "print(prof.report, prof.peak_above_start == prof.peak_bytes == 40)",

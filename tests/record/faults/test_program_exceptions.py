@@ -29,7 +29,7 @@ pytestmark = pytest.mark.torch
 
 FOLDER = os.path.dirname(cuptimem.__file__) + os.sep
 BYTES = FOLDER.encode()  # as long as C has its address
-MOST = 12  # places at which one scenario is interrupted; all of them with --long
+MOST = 5  # places at which one scenario is interrupted; all of them with --long
 
 
 class Alarm(Exception):

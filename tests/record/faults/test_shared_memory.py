@@ -12,7 +12,8 @@ import pytest
 import cuptimem
 from tests.conftest import clean_environment
 
-pytestmark = pytest.mark.torch
+# extended: of data loaders tests/tools/cli/test_shared_memory.py has the same.
+pytestmark = [pytest.mark.torch, pytest.mark.extended]
 MIB = 1 << 20
 PROGRAM = """\
 import os, torch

@@ -283,7 +283,13 @@ report(seen=seen, line=last == [line])
     assert answer == {"seen": {**dict.fromkeys(one, 1), "two_orders": 2}, "line": True}
 
 
-@pytest.mark.parametrize("how", ["torch.compile(net, backend=graphs)", "(net.compile(backend=graphs), net)[1]"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "torch.compile(net, backend=graphs)",
+        pytest.param("(net.compile(backend=graphs), net)[1]", marks=pytest.mark.extended),
+    ],
+)
 def test_calls_of_compiled_modules_tick_and_nothing_is_compiled_again(run, how):
     answer = run(
         f"""

@@ -19,7 +19,7 @@ RUNS = [
     ("threads", 7, None),
     ("threads", 8, 9),
 ]
-EXTENDED = [("accumulate", 5, None)]
+EXTENDED = [("lstm", 3, 17), ("gan", 4, None), ("accumulate", 5, None), ("threads", 7, None)]
 
 
 def saved_tensors_tell() -> bool:
