@@ -239,18 +239,18 @@ def test_verb_on_the_cpu(run: Callable[..., Result], tmp_path: Path) -> None:
     name, saves, _, share, _, tried, unit, *predicted = lines[4].split()[:9]
     assert name == "sgd" and predicted == [tried, unit] and float(saves) > 0 and int(share) > 0
     assert "not applied: no_foreach: no optimizer stepped that works on all parameters" in lines
-    (tmp_path / "train.py").write_text("print('hello')\nraise ValueError('no data')\n")
-    failed = run(*command, "train.py")
-    assert failed.code == 5 and not failed.out
-    assert failed.err.startswith("train.py fails as it is, on the CPU: ValueError: no data at train.py:2\n  hello\n")
 
 
 @pytest.mark.torch
 @pytest.mark.extended
-def test_verb_as_json_where_the_program_fails(run: Callable[..., Result], tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("raise ValueError('no data')\n")
-    done = run("-m", "cuptimem", "advice", "--json", "--try", "--device", "cpu", "--change", "sgd", "train.py")
-    assert done.code == 5 and json.loads(done.out)["as_it_is"]["error"] == "ValueError: no data at train.py:1"
+def test_verb_where_the_program_fails(run: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('hello')\nraise ValueError('no data')\n")
+    options = ("--try", "--device", "cpu", "--change", "sgd", "train.py")
+    failed = run("-m", "cuptimem", "advice", *options)
+    assert failed.code == 5 and not failed.out
+    assert failed.err.startswith("train.py fails as it is, on the CPU: ValueError: no data at train.py:2\n  hello\n")
+    done = run("-m", "cuptimem", "advice", "--json", *options)
+    assert done.code == 5 and json.loads(done.out)["as_it_is"]["error"] == "ValueError: no data at train.py:2"
 
 
 def test_a_trace_before_try_is_wrong_usage(call: Callable[..., Result]) -> None:

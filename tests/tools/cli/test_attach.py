@@ -72,6 +72,7 @@ def test_gdb_brings_a_busy_program_into_standby(run: Run, start: Start) -> None:
 
 
 @needs_gdb
+@pytest.mark.extended
 def test_many_attaches_to_threads_that_allocate(start: Start) -> None:
     program = start(BUSY, env=PLAIN)
     program.line()

@@ -192,9 +192,9 @@ with cuptimem.profile("x.cmem"):
     ("call", "made"),
     [
         ("Episode", "Episode"),
-        ("search", "search.<locals>.walk()"),
+        pytest.param("search", "search.<locals>.walk()", marks=pytest.mark.extended),
         ("attempt", "reason in attempt()"),
-        ("Finalized", "Finalized"),
+        pytest.param("Finalized", "Finalized", marks=pytest.mark.extended),
         ("torch.sum", ""),
     ],
 )
@@ -275,7 +275,9 @@ def test_of_two_kinds_of_cycles_the_larger_is_named(recorded: Recorded) -> None:
     assert garbage is not None and garbage.made is not None and garbage.made.bytes == 30 * MIB
 
 
-@pytest.mark.parametrize(("between", "behind"), [("gc.collect()", "pass"), ("return", "pass")])
+@pytest.mark.parametrize(
+    ("between", "behind"), [("gc.collect()", "pass"), pytest.param("return", "pass", marks=pytest.mark.extended)]
+)
 def test_a_model_that_trains_is_no_garbage(recorded: Recorded, between: str, behind: str) -> None:
     report = recorded(FOLDS.format(between=between, behind=behind))
     assert at_peak(report) == 0

@@ -42,7 +42,13 @@ def test_a_failed_import_makes_no_ring(run, tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("end", ["", "import signal; os.kill(os.getpid(), signal.SIGKILL)"], ids=["exit", "kill"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param("", marks=pytest.mark.extended, id="exit"),
+        pytest.param("import signal; os.kill(os.getpid(), signal.SIGKILL)", id="kill"),
+    ],
+)
 def test_the_ring_comes_with_torch(run, tmp_path: Path, end: str) -> None:
     """... before the first allocation that is recorded: after a kill nothing of it is missing."""
     rings = tmp_path / "rings"
@@ -93,7 +99,7 @@ def taken():
     return found
 
 class Numbers(Dataset):
-    def __len__(self): return 30
+    def __len__(self): return 12
     def __getitem__(self, i): return torch.full((size // 4,), float(i))
 
 if __name__ == "__main__":
@@ -112,7 +118,7 @@ def load(python: str, before: tuple[str, ...], folder: Path, batch: int, *run: s
     done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), cwd=folder, timeout=600)
     assert done.returncode == 0, done.stderr
     total, most = map(int, done.stdout.split())
-    assert total == sum(range(30))
+    assert total == sum(range(12))
     return most
 
 
@@ -139,14 +145,14 @@ def test_a_loader_that_nearly_fills_64_mebibytes(python: str, tmp_path: Path, ba
 @pytest.mark.parametrize(
     "mib, filled, local, taken",
     [
-        (16, 0, True, 0),
+        pytest.param(16, 0, True, 0, marks=pytest.mark.extended),
         pytest.param(16, 0, False, 0, marks=pytest.mark.extended),
         (32, 0, False, 0),  # a sixteenth is no ring
         (64, 0, False, 4 * MIB),
         pytest.param(128, 0, True, 0, marks=pytest.mark.extended),
         pytest.param(128, 0, False, 8 * MIB, marks=pytest.mark.extended),
         (256, 0, True, 16 * MIB),  # one whole ring
-        (256, 100, True, 0),  # a sixteenth of what is free
+        pytest.param(256, 100, True, 0, marks=pytest.mark.extended),  # a sixteenth of what is free
         (256, 40, False, 27 * MIB // 2),
         pytest.param(256, 200, False, 0, marks=pytest.mark.extended),
     ],
