@@ -28,7 +28,7 @@ def said(run: Run) -> str:
     return run.out.partition("the limit is ")[2]
 
 
-@pytest.mark.parametrize("name", ["baseline", "main"])
+@pytest.mark.parametrize("name", ["baseline", pytest.param("main", marks=pytest.mark.extended)])
 def test_what_the_baseline_had(run_suite: Callable[..., Run], name: str) -> None:
     """Without an option it is the default one; beside other processes it is in their reports."""
     assert run_suite(f"--cuptimem-save={name}", test_it=SMALL).code == 0

@@ -9,7 +9,6 @@ import pytest
 
 from tests.conftest import clean_environment
 
-
 TESTS = """
 import pytest, torch
 kept = []
@@ -174,7 +173,7 @@ def test_a_wrong_number_of_rows(pytester: pytest.Pytester, rows: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["sub"],
+        pytest.param(["sub"], marks=pytest.mark.extended),
         pytest.param(["sub/test_it.py"], marks=pytest.mark.extended),
         ["sub/test_it.py::test_one"],
     ],

@@ -171,7 +171,7 @@ PEAKS = {
 }
 
 
-@pytest.mark.parametrize("conftest", ["", GREEDY], ids=["alone", "greedy"])
+@pytest.mark.parametrize("conftest", ["", pytest.param(GREEDY, marks=pytest.mark.extended)], ids=["alone", "greedy"])
 def test_only_the_body_is_charged(run_suite: Callable[..., Run], conftest: str) -> None:
     run = run_suite(conftest=conftest, test_it=CHARGED)
     assert {test: run.peak(test) for test in run.figures} == PEAKS

@@ -42,6 +42,13 @@ def test_xdist_workers_report_to_the_controller(memory_suite: MemorySuite) -> No
     assert f"{file.relative_to(memory_suite.path)}: 6 written, 0 kept" in ended.out
     assert 'name="cuptimem_leaked_cpu" value="11"' in (memory_suite.path / "out.xml").read_text()
 
+
+@needs_xdist
+@pytest.mark.extended
+def test_xdist_workers_are_compared_with_a_baseline(memory_suite: MemorySuite) -> None:
+    memory_suite.write(LIMITED)
+    assert memory_suite.run("--cuptimem-save").code == 1
+    (file,) = memory_suite.path.glob(".cuptimem/*/baseline.json")
     some = memory_suite.run("-n", "1", "-k", "997 or 9]", "--cuptimem-save", "--cuptimem-compare-fail=peak:0B")
     assert some.code == 0 and "3 written, 3 kept" in some.out, some.out
     assert "compared 3, new 0, not comparable 0" in some.out
@@ -61,6 +68,11 @@ def test_xdist_with_markers_alone(memory_suite: MemorySuite) -> None:
     assert "1002 B tensors at most on cpu, the limit is 1000 B: 2 B too much" in ended.out
     assert "\nLEAK test_it.py::test_leaks[11] - 11 B left behind on cpu" in ended.out  # in the short summary
     assert "trace: " not in ended.out  # without pytest's cache, and without --cuptimem-traces, none is kept
+
+
+@needs_xdist
+@pytest.mark.extended
+def test_a_wrong_marker_under_xdist(memory_suite: MemorySuite) -> None:
     memory_suite.write("@pytest.mark.limit_tensor_memory('many')\ndef test_it():\n    block(1)\n")
     wrong = memory_suite.run("-n", "1", command=("-m", "pytest", "--color=no"))
     assert wrong.code == 4, wrong.out

@@ -47,19 +47,25 @@ sys.exit(code)
 
 
 @pytest.mark.cuda_torch
-@needs_xdist
 def test_tests_use_the_simulated_gpu(cuda_suite: Suite) -> None:
     cuda_suite.pytester.makepyfile(CUDA)
     alone = cuda_suite.run(cuda_suite.python, "-m", "pytest", "--cuptimem-simulate=2GiB")
     assert alone.code == 0 and "4 passed" in alone.out, alone.out + alone.err
     assert "cuptimem: simulated h100, 2.0 GiB; no kernel runs" in alone.out
+    bare = cuda_suite.run(cuda_suite.python, "-m", "pytest", "-k", "a_gpu")
+    assert bare.code == 1 and "2 failed" in bare.out and not bare.note["simulated"]
+
+
+@pytest.mark.cuda_torch
+@pytest.mark.extended
+@needs_xdist
+def test_workers_and_isolated_interpreters_use_the_simulated_gpu(cuda_suite: Suite) -> None:
+    cuda_suite.pytester.makepyfile(CUDA)
     shared = cuda_suite.run(cuda_suite.script, "--cuptimem-simulate=2GiB", "-n", "1", "-p", "no:cacheprovider")
     assert shared.code == 0 and "4 passed" in shared.out, shared.out + shared.err
     assert [note["simulated"] for note in shared.notes] == [True] * 2
     isolated = cuda_suite.run(cuda_suite.python, "-I", "-m", "pytest", "--cuptimem-simulate=2GiB")
     assert isolated.code == 0 and "4 passed" in isolated.out, isolated.out + isolated.err
-    bare = cuda_suite.run(cuda_suite.python, "-m", "pytest", "-k", "a_gpu")
-    assert bare.code == 1 and "2 failed" in bare.out and not bare.note["simulated"]
 
 
 COMMANDS = (
