@@ -14,11 +14,11 @@ import pytest
 from tests.build import SANITIZERS
 from tests.tools.fuzz import fuzz, libfuzzer, records, snapshots
 
-MUTATIONS = 3000
+MUTATIONS = 1500
 RUNS = 300  # of libFuzzer, besides what it begins with
-RECORD_RUNS = 4000
-SNAPSHOT_RUNS = 4000
-OOM_INPUTS = 14
+RECORD_RUNS = 2000
+SNAPSHOT_RUNS = 2000
+OOM_INPUTS = 7
 OOM_MOST = 60
 
 
@@ -155,12 +155,12 @@ def test_libfuzzer(fuzzer: Path, seeds: list[Path], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fuzzer", ["records"], indirect=True)
 def test_libfuzzer_of_records(fuzzer: Path, record_seeds: list[Path], tmp_path: Path) -> None:
-    run_fuzzer(fuzzer, tmp_path, 5 * RECORD_RUNS, record_seeds, *records.LIMITS)
+    run_fuzzer(fuzzer, tmp_path, 10 * RECORD_RUNS, record_seeds, *records.LIMITS)
 
 
 @pytest.mark.parametrize("fuzzer", ["snapshots"], indirect=True)
 def test_libfuzzer_of_snapshots(fuzzer: Path, snapshot_seeds: list[Path], tmp_path: Path) -> None:
-    run_fuzzer(fuzzer, tmp_path, 2 * SNAPSHOT_RUNS, snapshot_seeds, *snapshots.LIMITS)
+    run_fuzzer(fuzzer, tmp_path, 4 * SNAPSHOT_RUNS, snapshot_seeds, *snapshots.LIMITS)
 
 
 @only_reader
