@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
+from collections.abc import Callable
 
 import pytest
 
+from tests.conftest import Result
+
 pytestmark = pytest.mark.torch
+
+Run = Callable[..., Result]
 
 PROGRAMS = {
     "tuple(generator)": """
@@ -237,6 +240,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program_runs_as_without(name: str) -> None:
-    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(PROGRAMS[name])], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+def test_program_runs_as_without(forked: Run, run: Run, name: str) -> None:
+    program = textwrap.dedent(PROGRAMS[name])
+    ran = (forked if "torch" in program else run)("-c", program)
+    assert ran.code == 0, ran.err
