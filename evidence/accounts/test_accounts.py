@@ -51,7 +51,7 @@ def check_peak(said: dict[str, Any], end: dict[str, Any]) -> None:
 
 # `make extended` runs the other windows, `make long` the rest, `make accounts` each program on both devices.
 INSIDE = ("GPT, AdamW", "GAN")
-WINDOWS = ("checkpointing", "gradient accumulation")
+WINDOWS = ("checkpointing",)
 
 
 def cases(inside: Sequence[str], windows: Sequence[str], extended: Sequence[str]) -> list[Any]:
