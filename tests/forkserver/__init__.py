@@ -68,14 +68,11 @@ class ForkServer:
         self, script: Path, *arguments: str, environment: Mapping[str, str], cwd: Path, timeout: float = 300
     ) -> Result:
         """As a process of its own would; raises subprocess.TimeoutExpired as well."""
-        different = frozenset(_early(environment).items() ^ _early(self._environment).items())
-        if different and all(name.startswith(TORCHS) for name, _ in different):
-            if different not in self._others:
-                self._others[different] = ForkServer(self._command[0], environment, self._imports, self._name)
-            other = self._others[different]
-            return other.run(script, *arguments, environment=environment, cwd=cwd, timeout=timeout)
-        if different:
+        server = self.under(environment)
+        if server is None:
             return self.run_afresh(script, *arguments, environment=environment, cwd=cwd, timeout=timeout)
+        if server is not self:
+            return server.run(script, *arguments, environment=environment, cwd=cwd, timeout=timeout)
         if self._process is None:
             self._start()
         self._script.unlink(missing_ok=True)
@@ -91,6 +88,19 @@ class ForkServer:
             raise subprocess.TimeoutExpired([str(script), *arguments], timeout, out.read_bytes(), err.read_bytes())
         code = os.waitstatus_to_exitcode(answer["status"])
         return Result(code, out.read_text(errors="replace"), err.read_text(errors="replace"))
+
+    def under(self, environment: Mapping[str, str]) -> ForkServer | None:
+        """The server whose forks are programs with these variables. None: they run afresh."""
+        different = frozenset(_early(environment).items() ^ _early(self._environment).items())
+        if not different:
+            return self
+        if not all(name.startswith(TORCHS) for name, _ in different):
+            return None
+        if different not in self._others:
+            kept = {name: value for name, value in self._environment.items() if not name.startswith(EARLY)}
+            start = kept | _early(environment)
+            self._others[different] = ForkServer(self._command[0], start, self._imports, self._name)
+        return self._others[different]
 
     def run_afresh(
         self, script: Path, *arguments: str, environment: Mapping[str, str], cwd: Path, timeout: float = 300

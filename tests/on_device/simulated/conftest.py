@@ -161,7 +161,8 @@ def _run_programs(lines: TextIO, server: ForkServer, folder: Path) -> None:
         asked = json_module.loads(line)
         command, environment = asked["command"], asked["environment"]
         settings = Path(environment["CUPTIMEM_SIM_CHILD"], "child.settings")
-        parent = f"parent={server.pid}\n"  # by which the program knows that it is not a child of its own
+        # By which the program knows that it is not a child of its own.
+        parent = f"parent={(server.under(environment) or server).pid}\n"
         settings.write_text(re.sub(r"^parent=.*\n", parent, settings.read_text(), flags=re.MULTILINE))
         arguments = command[command.index("program.py") + 1 :]
         done = server.run(folder / "program.py", *arguments, environment=environment, cwd=folder)
