@@ -50,6 +50,7 @@ def test_two_simulated_runs_are_equal(compare_real: Compare, names: list[str]) -
 
 
 @pytest.mark.cuda_torch
+@pytest.mark.extended
 def test_devices_of_two_kinds_differ(compare_real: Compare) -> None:
     done = compare_real("gpt_fp32", "--stand-in", "a100-80gb", "--profile", "h100")
     assert done.code == 1, done.out + done.err

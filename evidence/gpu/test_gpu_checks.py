@@ -28,7 +28,9 @@ def run(python: str, *arguments: str) -> Result:
     return Result(done.returncode, done.stdout, done.stderr)
 
 
+# extended: cudasim/tests and on_device/simulated ask the same of the simulated device.
 @pytest.mark.cuda_torch
+@pytest.mark.extended
 def test_every_check_on_the_simulated_device(sim_python: str) -> None:
     done = run(sim_python, "--stand-in", "h100")
     assert done.code == 0, done.out + done.err
