@@ -13,6 +13,7 @@ extern PyMethodDef cm_py_events_methods[];
 extern PyMethodDef cm_py_hidden_methods[];
 extern PyMethodDef cm_py_process_methods[];
 extern PyMethodDef cm_py_garbage_methods[];
+extern PyMethodDef cm_py_object_graph_methods[];
 extern PyMethodDef cm_py_referrers_methods[];
 extern PyMethodDef cm_py_sources_methods[];
 extern PyMethodDef cm_py_torch_calls_methods[];

@@ -104,16 +104,37 @@ static void restore_callbacks(PyObject *gc, PyObject *others)
     PyErr_Restore(type, value, traceback);
 }
 
+/* From 3.14 on the youngest generation is not a list that objects are moved to. */
+#define HAS_GENERATIONS (PY_VERSION_HEX < 0x030e0000)
+
+/* Makes these the youngest objects, and empties the list: it must not hold them. */
+static void make_youngest(PyObject *known)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(known); i++) {
+        PyObject *o = PyList_GET_ITEM(known, i);
+        if (PyObject_GC_IsTracked(o)) {
+            PyObject_GC_UnTrack(o);
+            PyObject_GC_Track(o);
+        }
+    }
+    PyList_SetSlice(known, 0, PyList_GET_SIZE(known), NULL);
+}
+
 PyDoc_STRVAR(
     garbage_final_doc,
-    "garbage_final(enable) -> bool\n\n"
-    "Runs a full collection with marks of its own, automatic collection on or off;\n"
+    "garbage_final(enable, known) -> bool\n\n"
+    "Runs a collection with marks of its own, automatic collection on or off;\n"
     "garbage_callback must be in gc.callbacks. enable: turns automatic collection on first, with\n"
-    "no allocation in between that would start one. False where there was none: this is called\n"
-    "from within a collection.");
+    "no allocation in between that would start one. known: what graph_garbage has found, a list\n"
+    "that is emptied; so only that and the youngest objects are read. None: all are.\n"
+    "False where there was none: this is called from within a collection.");
 
-static PyObject *garbage_final(PyObject *module, PyObject *enable)
+static PyObject *garbage_final(PyObject *module, PyObject *arguments)
 {
+    PyObject *enable, *known;
+
+    if (!PyArg_ParseTuple(arguments, "OO", &enable, &known))
+        return NULL;
     if (final != NOT_ASKED)
         Py_RETURN_FALSE;
     PyObject *gc = PyImport_ImportModule("gc");
@@ -124,11 +145,14 @@ static PyObject *garbage_final(PyObject *module, PyObject *enable)
         Py_DECREF(gc);
         return NULL;
     }
+    bool is_known = HAS_GENERATIONS && PyList_CheckExact(known);
+    if (PyList_CheckExact(known))
+        make_youngest(known);
     final = ASKED;
     if (enable == Py_True)
         PyGC_Enable();
     /* Not PyGC_Collect, which does nothing while automatic collection is off. */
-    PyObject *found = PyObject_CallMethod(gc, "collect", NULL);
+    PyObject *found = PyObject_CallMethod(gc, "collect", "i", is_known ? 0 : 2);
     bool ran = final == RAN;
     final = NOT_ASKED;
     restore_callbacks(gc, others);
@@ -151,7 +175,7 @@ static PyObject *garbage_forget(PyObject *module, PyObject *unused)
 PyMethodDef cm_py_garbage_methods[] = {
     {"garbage_callback", (PyCFunction)(void (*)(void))garbage_callback, METH_FASTCALL,
      garbage_callback_doc},
-    {"garbage_final", garbage_final, METH_O, garbage_final_doc},
+    {"garbage_final", garbage_final, METH_VARARGS, garbage_final_doc},
     {"garbage_forget", garbage_forget, METH_NOARGS, garbage_forget_doc},
     {NULL, NULL, 0, NULL},
 };

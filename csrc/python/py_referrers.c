@@ -1,4 +1,4 @@
-/* Reading objects without running any of their code: referrers by tp_traverse, the objects that the
+/* Reading objects without running any of their code: what names lead to, the objects that the
  * collector tracks, the variables of a frame. */
 #include "module.h"
 
@@ -9,10 +9,9 @@
 #include "../frames/offsets.h"
 
 typedef struct search {
-    PyObject **slot; /* the objects searched for, by address; NULL: free */
-    bool *referred;  /* tracked: whether an object refers to it, by place in slot */
+    PyObject **slot; /* what was found, by address; NULL: free */
     size_t mask;
-    PyObject *referrer, *found;
+    PyObject *found;
     Py_ssize_t most, parts; /* parts: of the object that is read, how many more */
     Py_ssize_t left;        /* ... and of all */
     bool failed;
@@ -40,67 +39,6 @@ static size_t place_of(const search *s, const PyObject *o)
     while (s->slot[at] != NULL && s->slot[at] != o)
         at = (at + 1) & s->mask;
     return at;
-}
-
-static bool fill(search *s, PyObject *wanted)
-{
-    if (!make_room(s, (size_t)PyList_GET_SIZE(wanted)))
-        return false;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(wanted); i++) {
-        PyObject *o = PyList_GET_ITEM(wanted, i);
-        s->slot[place_of(s, o)] = o;
-    }
-    return true;
-}
-
-static int visit(PyObject *o, void *argument)
-{
-    search *s = argument;
-    if (s->parts-- <= 0)
-        return 1;
-    if (s->slot[place_of(s, o)] == NULL)
-        return 0;
-    s->failed = PyList_Append(s->found, s->referrer) < 0 || PyList_Append(s->found, o) < 0;
-    return s->failed || PyList_GET_SIZE(s->found) >= s->most;
-}
-
-PyDoc_STRVAR(referrers_doc,
-             "referrers(objects, wanted, most, parts=0) -> list\n\n"
-             "In turn, each object of the first list that refers to one of the second, and that "
-             "one; `most` such pairs. parts: of one object that are visited; 0: all.");
-
-static PyObject *referrers(PyObject *module, PyObject *arguments)
-{
-    PyObject *objects, *wanted;
-    search s = {0};
-
-    Py_ssize_t parts = 0;
-
-    if (!PyArg_ParseTuple(arguments, "O!O!n|n", &PyList_Type, &objects, &PyList_Type, &wanted,
-                          &s.most, &parts))
-        return NULL;
-    s.most *= 2;
-    s.found = PyList_New(0);
-    if (s.found == NULL)
-        return NULL;
-    if (!fill(&s, wanted)) {
-        Py_DECREF(s.found);
-        return PyErr_NoMemory();
-    }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(objects); i++) {
-        s.referrer = PyList_GET_ITEM(objects, i);
-        traverseproc traverse = Py_TYPE(s.referrer)->tp_traverse;
-        if (!PyObject_IS_GC(s.referrer) || traverse == NULL)
-            continue;
-        s.parts = parts > 0 ? parts : PY_SSIZE_T_MAX;
-        traverse(s.referrer, visit, &s);
-        if (s.failed || PyList_GET_SIZE(s.found) >= s.most)
-            break;
-    }
-    free(s.slot);
-    if (s.failed)
-        Py_CLEAR(s.found);
-    return s.found;
 }
 
 /* --- what names lead to --------------------------------------------------------------------------
@@ -178,69 +116,28 @@ static PyObject *reachable(PyObject *module, PyObject *arguments)
 /* --- what the collector tracks ------------------------------------------------------------------
  */
 
-static int visit_tuple(PyObject *o, void *argument)
-{
-    search *s = argument;
-    if (PyTuple_CheckExact(o)) {
-        size_t at = place_of(s, o);
-        s->referred[at] = s->slot[at] != NULL;
-    }
-    return 0;
-}
-
-/* Marks the tuples in the list that other objects in it refer to. Makes no Python object, so no
- * other thread runs meanwhile. */
-static bool mark_tuples(search *s, PyObject *all)
-{
-    size_t count = 0;
-
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(all); i++)
-        count += PyTuple_CheckExact(PyList_GET_ITEM(all, i));
-    if (!make_room(s, count) || (s->referred = calloc(s->mask + 1, sizeof(bool))) == NULL)
-        return false;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(all); i++) {
-        PyObject *o = PyList_GET_ITEM(all, i);
-        if (PyTuple_CheckExact(o))
-            s->slot[place_of(s, o)] = o;
-    }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(all); i++) {
-        PyObject *o = PyList_GET_ITEM(all, i);
-        if (PyObject_IS_GC(o) && Py_TYPE(o)->tp_traverse != NULL)
-            Py_TYPE(o)->tp_traverse(o, visit_tuple, s);
-    }
-    return true;
-}
-
 PyDoc_STRVAR(tracked_doc,
-             "tracked(get_objects, keep_tuples, *arguments) -> list\n\n"
-             "What gc.get_objects(*arguments) gives, with None for each tuple; keep_tuples: for "
-             "those that nothing in it refers to. A frame may still be filling such a tuple: "
-             "it must have the only reference when the tuple grows.");
+             "tracked(get_objects, *arguments) -> list\n\n"
+             "What gc.get_objects(*arguments) gives, with None for each tuple: a frame may still "
+             "be filling it, and must have the only reference when the tuple grows.");
 
 static PyObject *tracked(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    search s = {0};
-
-    if (count < 2)
-        return PyErr_Format(PyExc_TypeError, "expected a function and a truth value");
-    PyObject *all = PyObject_Vectorcall(args[0], args + 2, (size_t)(count - 2), NULL);
+    if (count < 1)
+        return PyErr_Format(PyExc_TypeError, "expected a function");
+    PyObject *all = PyObject_Vectorcall(args[0], args + 1, (size_t)(count - 1), NULL);
     if (all == NULL || !PyList_CheckExact(all)) {
         Py_XDECREF(all);
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "expected a list");
     }
-    bool keep = args[1] == Py_True, good = !keep || mark_tuples(&s, all);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(all); i++) {
         PyObject *o = PyList_GET_ITEM(all, i);
-        if (PyTuple_CheckExact(o) && !(keep && good && s.referred[place_of(&s, o)])) {
+        if (PyTuple_CheckExact(o)) {
             PyList_SET_ITEM(all, i, Py_NewRef(Py_None));
             Py_DECREF(o); /* never the last reference */
         }
     }
-    free(s.slot);
-    free(s.referred);
-    if (!good)
-        Py_CLEAR(all);
-    return good ? all : PyErr_NoMemory();
+    return all;
 }
 
 /* --- the variables of a frame -------------------------------------------------------------------
@@ -336,7 +233,6 @@ static PyObject *frame_locals(PyObject *module, PyObject *frame)
 }
 
 PyMethodDef cm_py_referrers_methods[] = {
-    {"referrers", referrers, METH_VARARGS, referrers_doc},
     {"reachable", reachable, METH_VARARGS, reachable_doc},
     {"tracked", (PyCFunction)(void (*)(void))tracked, METH_FASTCALL, tracked_doc},
     {"frame_locals", frame_locals, METH_O, frame_locals_doc},

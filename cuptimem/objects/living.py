@@ -127,8 +127,8 @@ def _no_grad(torch: Any) -> Iterator[None]:
         torch._C._set_grad_enabled(enabled)
 
 
-def find(torch: Any, among: list[Any] | None = None) -> list[tuple[int, Any]]:
-    """Everything of interest that is alive, with its kind, chosen by class alone. among: of these objects only."""
+def find(torch: Any, among: list[Any]) -> list[tuple[int, Any]]:
+    """Everything of interest among these objects, with its kind, chosen by class alone."""
     bases = {torch.Tensor: TENSOR, torch._C.TensorBase: TENSOR, torch._C.StorageBase: STORAGE}
     for module, name, kind in (
         ("torch.nn.modules.module", "Module", MODULE),
@@ -149,20 +149,21 @@ def find(torch: Any, among: list[Any] | None = None) -> list[tuple[int, Any]]:
                 return kind
         return STEPPER if _has_method(cls, "step") and _has_method(cls, "zero_grad") else 0
 
-    return _core.select(all_objects() if among is None else among, kind_of)
+    return _core.select(among, kind_of)
 
 
 def _has_method(cls: type, name: str) -> bool:
     return any(_flags(base) & _HEAP_TYPE and name in _namespace(base) for base in mro(cls))
 
 
-def all_objects(keep_tuples: bool = False) -> list[Any]:
-    """Every object that the collector tracks; those that `gc.freeze` hid are reached from the others.
+def all_objects() -> list[Any]:
+    """Every object that the collector tracks, but for plain tuples: a frame may still be filling them
+    (`tuple(generator)`), and a second reference would make that fail."""
+    return with_frozen(_core.tracked(gc.get_objects))
 
-    Plain tuples are left out, or, with keep_tuples, those that nothing tracked refers to: a frame may still be filling
-    them (`tuple(generator)`), and a second reference would make that fail.
-    """
-    found = _core.tracked(gc.get_objects, keep_tuples)
+
+def with_frozen(found: list[Any]) -> list[Any]:
+    """Adds what `gc.freeze` hid from the collector, which is reached from the others."""
     if gc.get_freeze_count() == 0:
         return found
     seen = {id(item) for item in found}

@@ -1,8 +1,8 @@
 """Who refers to a tensor: the shortest way from a name of the program's to it.
 
 Objects are read through the garbage collector's own traversal and descriptors of built-in types: no property,
-`__getattr__`, `__eq__` or `__repr__` of the program runs. All objects are read once for each level of the search
-(_core.referrers), so its time grows with the depth of a path and not with the number of blocks.
+`__getattr__`, `__eq__` or `__repr__` of the program runs. All objects are read once, for a graph
+(csrc/python/py_object_graph.c) that the search climbs level by level.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from cuptimem import _core
 from cuptimem.errors import own
 from cuptimem.objects import carried, near
-from cuptimem.objects.living import all_objects, mro
+from cuptimem.objects.living import mro, with_frozen
 
 _PAIRS = 1 << 20  # of referrer and object that one level may have
 _VISITED = 1 << 19  # objects
@@ -107,13 +107,15 @@ class Search:
         self._is_whole = False  # nothing more refers to what was seen
         if nearest:
             self._roots = _names(error, is_near=True)
-            self.objects = _near(self._roots, nearest)
+            self._graph = _core.object_graph(_near(self._roots, nearest), _PARTS)
         else:
             # Listed before this search makes objects that refer to them. The search itself is among them: see close.
-            self.objects = all_objects(keep_tuples=True)
+            self._graph = _core.object_graph(gc.get_objects)
             self._roots = _names(error)
-            known = self._roots.tuples.keys() & map(id, self.objects)
-            self.objects += [one for at, one in self._roots.tuples.items() if at not in known]
+            _core.graph_restore(self._graph, list(self._roots.tuples.values()))
+            if gc.get_freeze_count():
+                self._graph = _core.object_graph(with_frozen(_core.graph_objects(self._graph)))
+        self.objects = _core.graph_objects(self._graph)
         self._nearest = nearest
         self._parents: dict[int, list[Any]] = {}
         self._children: dict[int, list[Any]] = {}
@@ -170,7 +172,7 @@ class Search:
     def _climb(self, frontier: list[Any]) -> list[Any]:
         following: list[Any] = []
         self._round += 1
-        edges = iter(_core.referrers(self.objects, frontier, _PAIRS, _PARTS if self._nearest else 0))
+        edges = iter(_core.graph_referrers(self._graph, frontier, _PAIRS))
         for referrer, item in zip(edges, edges, strict=True):
             if self._is_end(referrer, item):
                 continue
@@ -230,6 +232,10 @@ class Search:
         return all(id(one) in self._best and self._best[id(one)][0] < level for one in wanted)
 
     # -- what was found ------------------------------------------------------------------------------------------------
+
+    def garbage(self) -> list[Any] | None:
+        """What a collection frees; None where not all objects were read."""
+        return _core.graph_garbage(self._graph)
 
     def has_name(self, item: Any) -> bool:
         return id(item) in self._best

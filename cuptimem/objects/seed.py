@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -37,6 +37,8 @@ class Seeds:
     skipped: int
     """Saved tensors and storages that may hold a block but could not be read without running the program's code."""
     problems: tuple[str, ...] = ()
+    found: list[tuple[int, Any]] = field(default_factory=list, repr=False)
+    """As living.find has it: it keeps all that alive."""
 
 
 def seed_alive() -> Seeds:
@@ -56,7 +58,7 @@ def seed_alive() -> Seeds:
         sys.setswitchinterval(interval)
     _core.mark(_core.MARK_SEEDED, walk.skipped)
     size = sum(block.size for block in walk.blocks.values())
-    return Seeds(len(walk.blocks), size, walk.objects, walk.skipped, tuple(walk.problems))
+    return Seeds(len(walk.blocks), size, walk.objects, walk.skipped, tuple(walk.problems), walk.found)
 
 
 _PATIENCE_SECONDS = 2.0
@@ -132,6 +134,7 @@ class _Walk:
         self.mapped: list[tuple[int, int, int]] = []  # of expandable segments: address, bytes, device
         self._on_cuda: dict[int, tuple[int, int]] = {}  # storages: address -> bytes, device
         self._pools: set[tuple[int, int]] = set()  # the program's own memory pools
+        self.found: list[tuple[int, Any]] = []
         self.objects = 0
         self.skipped = 0
         self._interval = sys.getswitchinterval()
@@ -153,7 +156,8 @@ class _Walk:
             why = prepare()
             if why is not None:
                 self.problems.append(f"blocks that torch.load or numpy made cannot be told apart: {why}")
-            for kind, item in living.find(torch):
+            self.found = living.find(torch, living.all_objects())
+            for kind, item in self.found:
                 if kind == TENSOR:
                     self._tensor(item)
                 elif kind == STORAGE:

@@ -39,6 +39,7 @@ _SHARED_HEADER = 64  # bytes before a storage that the file_system sharing strat
 
 _class_name = type.__dict__["__name__"].__get__
 
+_Found = list[tuple[int, Any]]  # as living.find has it
 _Tensors = list[tuple[Any, str, int]]  # each with its name, and the address of the module that owns it
 
 
@@ -78,19 +79,20 @@ def stop() -> list[str]:
     return problems
 
 
-def record(full: bool = False) -> None:
-    """Makes one walk, unless another thread is making one. full: of all that is alive, other tensors, too, and at once;
-    else of what is known so far, in slices. Only a signal's handler raises."""
+def record(found: _Found | None = None) -> None:
+    """Makes one walk, unless another thread is making one. found: what living.find has found among all that is alive;
+    all of it is walked at once, other tensors, too. None: what is known so far, in slices. Only a signal's handler
+    raises."""
     torch = sys.modules.get("torch")
     if not hasattr(torch, "UntypedStorage"):
         return
-    if full:
-        collections.deque(_parts(torch, full), 0)
+    if found is not None:
+        collections.deque(_parts(torch, found), 0)
     else:
-        slices.add("walk", _parts(torch, full))
+        slices.add("walk", _parts(torch, None))
 
 
-def _parts(torch: Any, full: bool) -> Iterator[None]:
+def _parts(torch: Any, found: _Found | None) -> Iterator[None]:
     parts: Iterator[None] | None = None
     goes_on = True
     while goes_on:
@@ -100,7 +102,7 @@ def _parts(torch: Any, full: bool) -> Iterator[None]:
                 return
             with living.undisturbed(torch):
                 if parts is None:
-                    parts = _Walk(torch).run(full)
+                    parts = _Walk(torch).run(found)
                 goes_on = next(parts, parts) is None
         except own(Exception) as error:  # nothing of this may reach the program, but what its signal handlers raise
             problem = f"names of modules and tensors are not known: {type(error).__name__}: {error}"
@@ -124,10 +126,11 @@ class _Walk:
         self._owners: dict[int, tuple[str, int]] = {}  # of parameters, by id: name, address of the module
         self._left = _MOST_TENSORS
 
-    def run(self, full: bool) -> Iterator[None]:
-        """The labels. Unless full, after each part of them it yields, and then has no reference to the program's
-        objects."""
-        names, optimizers, tensors = self._begin(full)
+    def run(self, found: _Found | None) -> Iterator[None]:
+        """The labels. Unless all was found, after each part of them it yields, and then has no reference to the
+        program's objects."""
+        full = found is not None
+        names, optimizers, tensors = self._begin(found)
         done = 0
         for kind, batches in (
             (_core.LABEL_PARAMETER, self._parameters(names, optimizers)),
@@ -156,12 +159,13 @@ class _Walk:
             for address in dead:
                 del self._alive[address]
 
-    def _begin(self, full: bool) -> tuple[list[tuple[weakref.ref[Any], _Name]], list[Callable[[], Any]], list[Any]]:
-        """Labels the modules. Them with their names, optimizers, and, if full, tensors."""
+    def _begin(
+        self, found: _Found | None
+    ) -> tuple[list[tuple[weakref.ref[Any], _Name]], list[Callable[[], Any]], list[Any]]:
+        """Labels the modules. Them with their names, optimizers, and, of all that was found, tensors."""
+        full = found is not None
         copies: list[Any] = []  # copy.deepcopy makes modules without a call that shows them
-        if full:
-            found = living.find(self.torch)
-        else:
+        if found is None:
             kinds = {_core.OBJECT_MODULE: MODULE, _core.OBJECT_OPTIMIZER: OPTIMIZER}
             others = living.find(self.torch, near.objects(_NEAREST))
             found = [(kinds[kind], item) for kind, item in _core.walks_made()]
@@ -445,7 +449,7 @@ def _reference(item: Any, strong: bool) -> Callable[[], Any]:
 
 def _generations() -> Callable[[Any], int]:
     """A sort key: the collector lists young objects first, and those of one generation in the order of their making."""
-    ages = {id(item): age for age in (1, 0) for item in _core.tracked(gc.get_objects, False, age)}
+    ages = {id(item): age for age in (1, 0) for item in _core.tracked(gc.get_objects, age)}
     return lambda item: -ages.get(id(item), 2)
 
 

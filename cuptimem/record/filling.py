@@ -7,7 +7,6 @@ function has returned: then in slices, for those near to names of the program's 
 and runs none of the program's code.
 """
 
-import gc
 import itertools
 import sys
 from collections import deque
@@ -40,11 +39,11 @@ _flags = type.__dict__["__flags__"].__get__
 _namespace = type.__dict__["__dict__"].__get__
 
 
-def note(core: "ModuleType") -> None:
-    """Marks the blocks in containers that are still filling. While torch is being imported there are none."""
+def note(core: "ModuleType", objects: "list[Any]") -> None:
+    """Marks the blocks in those of the objects that are containers and still filling. While torch is being imported
+    there are none."""
     look = _Look(core)
-    containers = core.select(core.tracked(gc.get_objects, False), _is_container)
-    look.read([container for _, container in containers], _MOST)
+    look.read([container for _, container in core.select(objects, _is_container)], _MOST)
 
 
 def note_in_slices(core: "ModuleType") -> "Iterator[None]":

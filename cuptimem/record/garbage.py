@@ -14,6 +14,7 @@ TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
     from types import ModuleType
+    from typing import Any
 
 
 def watch(core: "ModuleType") -> None:
@@ -34,11 +35,12 @@ def forget(core: "ModuleType") -> None:
     core.garbage_forget()
 
 
-def collect_finally(core: "ModuleType", enable: bool = False) -> bool:
+def collect_finally(core: "ModuleType", enable: bool = False, known: "list[Any] | None" = None) -> bool:
     """The marked collection. Finalizers and weak references' callbacks run as in any other: what they raise goes to
     sys.unraisablehook. None is made from within a collection, nor when Python already tears itself down. enable:
-    automatic collection is on from its first moment. Whether it was made."""
+    automatic collection is on from its first moment. known: what _core.graph_garbage has found by now; no other object
+    is read then but the youngest. Whether it was made."""
     if sys.is_finalizing():
         return False
     watch(core)  # the program may have emptied the list
-    return bool(core.garbage_final(enable))
+    return bool(core.garbage_final(enable, known))

@@ -94,10 +94,14 @@ class Want:
 
 
 def find(
-    wants: Sequence[Want], error: BaseException | None = None, *, is_short: bool = False
+    wants: Sequence[Want],
+    error: BaseException | None = None,
+    *,
+    is_short: bool = False,
+    look: HolderSearch | None = None,
 ) -> list[tuple[Holder, ...]]:
     """For each, who holds it, the most bytes first. error: the functions that it has left count as running. is_short:
-    only the objects nearest to names of the program's own are visited."""
+    only the objects nearest to names of the program's own are visited. look: gets what a collection would free."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "UntypedStorage") or not wants:
         return [() for _ in wants]
@@ -105,7 +109,10 @@ def find(
     with living.no_collection():  # which runs finalizers, and what was found must stay what it is
         try:
             finder = _Finder(torch, error, is_short)
-            return finder.find(wants)
+            found = finder.find(wants)
+            if look is not None:
+                look.garbage = finder.search.garbage()
+            return found
         finally:
             if finder is not None:
                 finder.search.close()
@@ -436,7 +443,7 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
     lines = blocks.largest_lines(_LINES if look.alive else 0, waited)
     error = None if look.early else sys.exc_info()[1] or refusals.ended_program()
     of_lines = [Want(blocks, whole=True) for _, _, blocks in lines]
-    found = find([*(want for _, want in alive), *of_lines], error, is_short=look.early)
+    found = find([*(want for _, want in alive), *of_lines], error, is_short=look.early, look=look)
     look.finds_garbage = _is_garbage_much(raw, zip((device for _, device, _ in lines), of_lines, strict=True))
 
     def write() -> None:

@@ -16,6 +16,7 @@ TYPE_CHECKING = False  # typing would be loaded into every profiled program
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
+    from typing import Any
 
     from cuptimem.record.late_import import ImportWatch
     from cuptimem.record.recorder import HolderSearch, Options
@@ -138,32 +139,39 @@ def look_around(core: "ModuleType") -> None:
     if "torch" in sys.modules:
         from cuptimem.objects import seed
 
-        _problems.extend(seed.seed_alive().problems)
-        look_at_names(full=True)
+        alive = seed.seed_alive()
+        _problems.extend(alive.problems)
+        look_at_names(alive.found)
     else:
         core.mark(core.MARK_SEEDED, 0)  # there will be no walk, so readers need not search for one
     driver_level.begin(core)
 
 
-def look_at_names(full: bool = False) -> None:
-    """Records what the modules and tensors that are alive are called. full: tensors without a name, too."""
+def look_at_names(found: "list[tuple[int, Any]] | None" = None) -> None:
+    """Records what the modules and tensors that are alive are called: see walks.record."""
     if _walks and "torch" in sys.modules:
         from cuptimem.objects import walks
 
-        walks.record(full)
+        walks.record(found)
 
 
 def look_at_the_end(core: "ModuleType") -> None:
     """Records what is only known of living objects before a window closes."""
-    if "torch" not in sys.modules:
+    torch = sys.modules.get("torch")
+    if not hasattr(torch, "UntypedStorage"):  # it is being imported
         return
+    from cuptimem.objects import living
+
+    objects = living.all_objects()
+    found = living.find(torch, objects)
     try:
         from cuptimem.record import filling
 
-        filling.note(core)
+        filling.note(core, objects)
     except own(Exception) as error:  # nothing of this may reach the program
         _problems.append(f"containers that are filling are not known: {type(error).__name__}: {error}")
-    look_at_names(full=True)
+    objects.clear()
+    look_at_names(found)
 
 
 def look_for_holders(core: "ModuleType", look: "HolderSearch") -> None:

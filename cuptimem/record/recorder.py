@@ -214,6 +214,7 @@ class HolderSearch:
         self.goes_again = goes_again
         self.is_again = is_again
         self.finds_garbage = False  # much of it, set by the search
+        self.garbage: list[object] | None = None  # what a collection would free, if the search has found that out
         self.known = capture.holders
 
     @property
@@ -383,7 +384,7 @@ def _look_and_collect(window: Window, alive: bool, error: BaseException | None) 
     # Without automatic collection the leak is what the collection frees; a refusal's page has what was alive then.
     goes_again = gc.isenabled() and not (error is not None and refusals.is_of(error))
     search = HolderSearch(window, alive=alive, goes_again=goes_again)
-    instruments.look_and_collect(core, search, lambda enable: garbage.collect_finally(core, enable))
+    instruments.look_and_collect(core, search, lambda enable: garbage.collect_finally(core, enable, search.garbage))
     return HolderSearch(window, alive=alive, is_again=True) if goes_again and search.finds_garbage else None
 
 

@@ -341,3 +341,74 @@ def test_what_dies_in_the_final_collection_dies_between_its_marks(forked: Run, t
         elif kind == "free" and address in sizes:
             died.setdefault(between, []).append(sizes.pop(address) // 1024)
     assert {between: sorted(kib) for between, kib in died.items() if kib} == {"begin": [1, 2], "final": [7, 11]}
+
+
+OLD_CYCLE = """
+import gc, sys, torch
+import cuptimem
+from cuptimem import _core
+
+class Node:
+    pass
+
+def make(kib):
+    node = Node()
+    node.myself, node.kept = node, torch.ones(kib * 256)
+    return node
+
+gc.disable()
+kept = []
+with cuptimem.profile("a.cmem"):
+    kept.append(torch.ones(3 * 256))
+    node = make(7)
+    inner = (make(11), [node])  # a tuple leads to it, and nothing to that
+    gc.collect()  # it is old from now on
+    del node, inner
+    kept.append(make(5))
+    before = [row["collections"] for row in gc.get_stats()]
+print(*(row["collections"] - then for row, then in zip(gc.get_stats(), before)))
+"""
+
+
+@pytest.mark.torch
+def test_the_final_collection_reads_only_what_the_search_found_to_be_garbage(forked: Run, tmp_path: Path) -> None:
+    done = forked("-c", OLD_CYCLE)
+    assert done.code == 0, done.err
+    if sys.version_info < (3, 14):
+        assert done.out.split() == ["1", "0", "0"]  # of each generation
+    alive: dict[int, int] = {}
+    between = ""
+    died = []
+    for row in _core.trace_dump(str(tmp_path / "a.cmem")):
+        kind, address, size = row[0], row[3], row[4]
+        between = KINDS.get(size, between) if kind == "mark" else between
+        if kind == "alloc":
+            alive[address] = size // 1024
+        elif kind == "free" and address in alive:
+            died.append((between, alive.pop(address)))
+    assert died == [("final", 7), ("final", 11)] or died == [("final", 11), ("final", 7)]
+    assert sorted(alive.values()) == [3, 5]
+
+
+@pytest.mark.torch
+def test_a_graph_knows_what_a_collection_frees() -> None:
+    class Node:
+        def __init__(self, *parts: object) -> None:
+            self.parts = [*parts, self]
+
+    alive, held = Node(), Node()
+    cycles = [Node(alive), Node(Node())]
+    wanted = {id(one) for node in (*cycles, cycles[1].parts[0]) for one in (node, node.parts)}
+    in_c = iter([held])  # leads to it, and is found as what C holds
+    del cycles, held
+    graph = _core.object_graph(gc.get_objects)
+    found = _core.graph_garbage(graph)
+    assert found is not None
+    ids = {id(one) for one in found}
+    assert wanted <= ids and id(alive) not in ids and id(next(in_c)) not in ids
+    pairs = _core.graph_referrers(graph, [alive.parts], 1 << 10)
+    assert any(one is alive or one is alive.__dict__ for one in pairs[::2]) and {*map(id, pairs[1::2])} == {
+        id(alive.parts)
+    }
+    assert len(_core.graph_referrers(graph, [alive, alive.parts], 1)) == 2
+    assert _core.graph_garbage(_core.object_graph([alive])) is None  # it has not all objects

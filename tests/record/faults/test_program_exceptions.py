@@ -20,7 +20,7 @@ import pytest
 import cuptimem
 from cuptimem import _core
 from cuptimem.errors import own
-from cuptimem.objects import walks
+from cuptimem.objects import living, walks
 from cuptimem.record import filling, instruments, late_import, recorder
 from tests.build import build
 
@@ -170,7 +170,7 @@ def test_a_class_sent_to_a_thread_reaches_its_program() -> None:
 
 
 def note() -> None:
-    filling.note(_core)
+    filling.note(_core, living.all_objects())
 
 
 def at_the_end() -> None:
@@ -178,7 +178,7 @@ def at_the_end() -> None:
 
 
 def walk() -> None:
-    walks.record(True)
+    walks.record(living.find(torch, living.all_objects()))
 
 
 def window() -> None:

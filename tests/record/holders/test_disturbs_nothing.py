@@ -49,9 +49,9 @@ PROGRAMS = {
         thread.start()
         for n in range(20):
             with living.undisturbed(torch):
-                living.find(torch)
+                living.find(torch, living.all_objects())
                 walks._generations()
-                filling.note(_core)
+                filling.note(_core, living.all_objects())
             if n % 5 == 0:
                 referrers.Search().close()
         over.set()

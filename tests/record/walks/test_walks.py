@@ -12,7 +12,7 @@ import pytest
 
 import cuptimem
 from cuptimem import _core
-from cuptimem.objects import walks
+from cuptimem.objects import living, walks
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
@@ -388,7 +388,7 @@ def test_nothing_is_kept_alive_and_nothing_changes(trace: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             train(model, optimizer)
-            walks.record(full=True)
+            walks.record(living.find(torch, living.all_objects()))
         after = torch.get_rng_state(), random.getstate(), list(warnings.filters), gc.isenabled(), gc.get_threshold()
         assert torch.equal(before[0], after[0]) and before[1:] == after[1:] and torch.is_grad_enabled()
         gone = weakref.ref(model), weakref.ref(model[0].weight), weakref.ref(model[0].weight.grad)
