@@ -13,14 +13,14 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from cuptimem import _core
 from cuptimem.errors import own
-from cuptimem.objects import living
+from cuptimem.objects import living, near
 from cuptimem.objects.living import MODULE, POOL, STORAGE, TENSOR
 
 _POOL_UNIT = 512  # bytes
@@ -37,12 +37,11 @@ class Seeds:
     skipped: int
     """Saved tensors and storages that may hold a block but could not be read without running the program's code."""
     problems: tuple[str, ...] = ()
-    found: list[tuple[int, Any]] = field(default_factory=list, repr=False)
-    """As living.find has it: it keeps all that alive."""
 
 
-def seed_alive() -> Seeds:
-    """Records every block, module and optimizer alive now. Call it once recording is on; holds the GIL.
+def seed_alive(found: list[tuple[int, Any]] | None = None) -> Seeds:
+    """Records every block, module and optimizer alive now. Call it once recording is on; holds the GIL. found: gets
+    what living.find has found.
 
     Without torch, or with torch still being imported, it records only that there was nothing.
     """
@@ -50,7 +49,7 @@ def seed_alive() -> Seeds:
     if torch is None or not hasattr(torch, "UntypedStorage"):
         _core.mark(_core.MARK_SEEDED, 0)
         return Seeds(0, 0, 0, 0)
-    walk = _Walk(torch)
+    walk = _Walk(torch, found)
     interval = sys.getswitchinterval()
     try:  # a signal's handler may raise anywhere in here
         walk.run()
@@ -58,7 +57,7 @@ def seed_alive() -> Seeds:
         sys.setswitchinterval(interval)
     _core.mark(_core.MARK_SEEDED, walk.skipped)
     size = sum(block.size for block in walk.blocks.values())
-    return Seeds(len(walk.blocks), size, walk.objects, walk.skipped, tuple(walk.problems), walk.found)
+    return Seeds(len(walk.blocks), size, walk.objects, walk.skipped, tuple(walk.problems))
 
 
 _PATIENCE_SECONDS = 2.0
@@ -83,9 +82,9 @@ def _hold_still(torch: Any, interval: float) -> int:
     backward = getattr(getattr(torch.autograd, "graph", None), "_engine_run_backward", None)
     code = getattr(backward, "__code__", None)
     if code is None:
-        return _FOR_EVER if len(sys._current_frames()) == 1 else 0
+        return 0 if _others() else _FOR_EVER
     still = max(_STILL_SECONDS, 16 * interval)
-    if len(sys._current_frames()) == 1:  # none waits for the GIL, and one that begins to waits for the new interval
+    if not _others():  # none waits for the GIL, and one that begins to waits for the new interval
         sys.setswitchinterval(still)
         return int((time.monotonic() + still) * 1e9)
     deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -102,16 +101,26 @@ def _hold_still(torch: Any, interval: float) -> int:
         time.sleep(0.0005)
 
 
-def _others_run(code: CodeType) -> bool:
+def _others() -> list[FrameType]:
+    """What runs in each of the program's other threads. Ours, of windows on demand, call nothing of PyTorch's."""
     frames = sys._current_frames()
     del frames[threading.get_ident()]  # a frame that names itself is a cycle: all callers' locals would hang on it
-    for top in frames.values():
-        frame: FrameType | None = top
-        while frame is not None:
-            if frame.f_code is code:
-                return True
-            frame = frame.f_back
-    return False
+    return [top for top in frames.values() if not _is_of_own_thread(top)]
+
+
+def _is_of_own_thread(top: FrameType) -> bool:
+    began = [one.f_code.co_filename for one in _outwards(top) if one.f_code.co_filename != threading.__file__]
+    return bool(began) and began[-1].startswith(near.OWN)
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _others_run(code: CodeType) -> bool:
+    return any(one.f_code is code for top in _others() for one in _outwards(top))
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,7 @@ class _MovingError(Exception):
 
 
 class _Walk:
-    def __init__(self, torch: ModuleType) -> None:
+    def __init__(self, torch: ModuleType, found: list[tuple[int, Any]] | None = None) -> None:
         self.torch = torch
         self.base = torch._C.TensorBase
         self.blocks: dict[tuple[int, int, int], _Block] = {}  # by device type, index, address
@@ -134,7 +143,7 @@ class _Walk:
         self.mapped: list[tuple[int, int, int]] = []  # of expandable segments: address, bytes, device
         self._on_cuda: dict[int, tuple[int, int]] = {}  # storages: address -> bytes, device
         self._pools: set[tuple[int, int]] = set()  # the program's own memory pools
-        self.found: list[tuple[int, Any]] = []
+        self.found = [] if found is None else found
         self.objects = 0
         self.skipped = 0
         self._interval = sys.getswitchinterval()
@@ -149,14 +158,14 @@ class _Walk:
         torch = self.torch
         # Before objects are listed: a thread inside an operation may have been given a block before recording began,
         # which no object has before the thread is back in Python.
-        if len(sys._current_frames()) > 1:
+        if _others():
             time.sleep(4 * self._interval)
         self._still_until = _hold_still(torch, self._interval)
         with living.undisturbed(torch):
             why = prepare()
             if why is not None:
                 self.problems.append(f"blocks that torch.load or numpy made cannot be told apart: {why}")
-            self.found = living.find(torch, living.all_objects())
+            self.found += living.find(torch, living.all_objects())
             for kind, item in self.found:
                 if kind == TENSOR:
                     self._tensor(item)

@@ -44,6 +44,7 @@ _LENGTH = 400  # characters
 _PATIENCE_SECONDS = 2.0  # for the analysis at the end, or the share below of the time recorded
 _EVENTS_TOGETHER = 5000  # up to so many are read in the slice that searches, more in another thread
 _EARLY_SECONDS = 0.5  # ... of so few events as an early search reads, on a slow machine
+_BESIDE_SECONDS = 5.0  # ... in a thread beside the program
 _PATIENCE_SHARE = 0.01
 _EARLY = ("one epoch", "no collection", "carried on")  # suspects that an early search includes, besides verdicts
 _TENSOR, _STORAGE, _CONTEXT = 1, 2, 3  # _CONTEXT: of a custom autograd function
@@ -403,10 +404,12 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
         return
     # Not alive: the program goes on behind this.
     patience = max(_PATIENCE_SECONDS, look.recorded * _PATIENCE_SHARE) if look.alive else _EARLY_SECONDS
-    source = look.source()
-    if source is None:
+    source = None if isinstance(look.growth, tuple) else look.source()
+    if isinstance(look.growth, tuple):
+        raw, blocks = look.growth
+    elif source is None:
         return
-    if look.early and core.capture_counts()["events"] > _EVENTS_TOGETHER:
+    elif look.early and core.capture_counts()["events"] > _EVENTS_TOGETHER:
         reading = _Reading(core, source, patience)
         referrers.prepare()
         while not reading.is_done:
@@ -436,14 +439,15 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
         )
         for row in rows
     ]
-    if look.early:
+    if look.early or isinstance(look.growth, tuple):
         for want in wants:
             want.sample(_BLOCKS_EARLY // len(wants))
     alive = [(row, want) for row, want in zip(rows, wants, strict=True) if want.nodes or want.blocks]
     lines = blocks.largest_lines(_LINES if look.alive else 0, waited)
     error = None if look.early else sys.exc_info()[1] or refusals.ended_program()
     of_lines = [Want(blocks, whole=True) for _, _, blocks in lines]
-    found = find([*(want for _, want in alive), *of_lines], error, is_short=look.early, look=look)
+    is_short = look.early or isinstance(look.growth, tuple)  # the program waits
+    found = find([*(want for _, want in alive), *of_lines], error, is_short=is_short, look=look)
     look.finds_garbage = _is_garbage_much(raw, zip((device for _, device, _ in lines), of_lines, strict=True))
 
     def write() -> None:
@@ -460,7 +464,7 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
                 continue
             if named > 0:
                 look.known[_key(row)] = holders
-            elif look.early:  # what it has not come to may have any name
+            elif is_short:  # what it has not come to may have any name
                 continue
             if row["signature"] == "growing":
                 core.mark(core.MARK_HELD, 2 * row["stack"] + want.by_variable)
@@ -474,6 +478,16 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
                 _record_puts(core, row, known, blocks.files(row), time.time() - look.recorded)
 
     look.record(write)
+
+
+def read_growth(core: Any, look: HolderSearch) -> tuple[Mapping[str, Any], _Kept] | bool | None:
+    """The analysis that a search at the end of a window begins with, in another thread. False: nothing grows, and no
+    collection has freed much. None: it would take too long."""
+    source = look.source()
+    raw = None if source is None else _analysis(core, source, _BESIDE_SECONDS)
+    if raw is None:
+        return None
+    return (raw, _Kept(raw)) if any(_growing(raw, UNDECIDED)) or _waited(raw) else False
 
 
 def _record_puts(

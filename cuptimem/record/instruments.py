@@ -133,15 +133,26 @@ def _hook_torch(core: "ModuleType") -> None:
         _install_hooks()
 
 
+def prepare() -> None:
+    """Loads and calibrates, in any thread, what install and look_around would otherwise. Once torch is imported."""
+    if "torch" not in sys.modules:
+        return
+    from cuptimem.objects import near, seed, walks  # noqa: F401
+    from cuptimem.record import filling, holders, late_import, torch_events  # noqa: F401
+
+    near.own_modules()
+    seed.prepare()
+
+
 def look_around(core: "ModuleType") -> None:
     """Records what is alive already. After recording has started: a block that is made during the walk is then seen
     twice, never missed, and the reader lets the recorded event decide."""
     if "torch" in sys.modules:
         from cuptimem.objects import seed
 
-        alive = seed.seed_alive()
-        _problems.extend(alive.problems)
-        look_at_names(alive.found)
+        found: list[tuple[int, Any]] = []
+        _problems.extend(seed.seed_alive(found).problems)
+        look_at_names(found)
     else:
         core.mark(core.MARK_SEEDED, 0)  # there will be no walk, so readers need not search for one
     driver_level.begin(core)
@@ -186,6 +197,17 @@ def look_for_holders(core: "ModuleType", look: "HolderSearch") -> None:
     else:
         for _ in parts:
             continue
+
+
+def read_growth(core: "ModuleType", look: "HolderSearch") -> object:
+    """See holders.read_growth. None: it is not known."""
+    from cuptimem.record import holders
+
+    try:
+        return holders.read_growth(core, look)
+    except own(Exception) as error:  # as in _parts_of_look
+        _problems.append(f"growth is not known before the end: {type(error).__name__}: {error}")
+        return None
 
 
 def look_and_collect(core: "ModuleType", look: "HolderSearch", collect: "Callable[[bool], bool]") -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from cuptimem.errors import Error, own, recording_core
-from cuptimem.record import recorder
+from cuptimem.record import instruments, recorder
 from cuptimem.record.profiler import Profile
 from cuptimem.words import plural
 
@@ -113,6 +113,8 @@ class Window(concurrent.futures.Future[Profile]):
 
     def _run(self, told: Callable[["Window"], object] | None) -> None:
         try:
+            if not _arrives():
+                instruments.prepare()
             self._beginning.see_to()
             if self._beginning.error is not None:
                 self._forget()
@@ -122,6 +124,7 @@ class Window(concurrent.futures.Future[Profile]):
                 told(self)
             try:
                 self._wait()
+                self._look_ahead()
             finally:
                 self._end.see_to()
                 self._forget()
@@ -139,6 +142,12 @@ class Window(concurrent.futures.Future[Profile]):
     def _open(self) -> None:
         self._profile.start()
         self.path = self._profile.path
+
+    def _look_ahead(self) -> None:
+        """Reads in this thread what the end would read in the main one."""
+        run = self._profile._current()
+        if run is not None and run.window is not None and recorder.is_alone(run.window):
+            recorder.read_growth(run.window)
 
     def _close(self) -> None:
         run = self._profile._current()

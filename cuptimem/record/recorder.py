@@ -175,6 +175,7 @@ class Window:
         self.closing = False
         self.closed = False
         self.whole = number == 1  # nothing in the file lies outside this window
+        self.growth: object = None  # what holders.read_growth has read of it before it closes; False: nothing grows
 
     @property
     def foreign(self) -> bool:
@@ -216,6 +217,7 @@ class HolderSearch:
         self.finds_garbage = False  # much of it, set by the search
         self.garbage: list[object] | None = None  # what a collection would free, if the search has found that out
         self.known = capture.holders
+        self.growth = window.growth if not early and not is_again else None
 
     @property
     def is_over(self) -> bool:
@@ -270,6 +272,18 @@ def _look_early(sooner: bool) -> None:
     if capture is not None and capture.pid == os.getpid():
         for window in capture.windows[:1]:  # the outermost, as at the stop
             instruments.look_for_holders(capture.core, HolderSearch(window, early=True, sooner=sooner))
+
+
+def is_alone(window: Window) -> bool:
+    """Whether no other window is open: closing it ends the capture."""
+    return window.capture is _capture and window.capture.windows == [window]
+
+
+def read_growth(window: Window) -> None:
+    """Whether anything grows in a window, read beside the program before it closes. If not, no collection and no walk
+    over living objects is needed as it closes. Of a window behind which the program goes on."""
+    if window.capture.options.holders and "torch" in sys.modules:
+        window.growth = instruments.read_growth(window.capture.core, HolderSearch(window, alive=False))
 
 
 def _unless_taken(lock: "_thread.RLock", function: "Callable[[], _T]") -> "_T | None":
@@ -360,10 +374,10 @@ def close_window(
     child: nothing happens. collect=False: leaks are not needed. look=False: growth is not needed either.
     error: what leaves it. alive=False: only holders of what grows are looked for, because the program goes on."""
     try:
-        if _begins_to_close(window, error) and collect:
+        if _begins_to_close(window, error) and collect and not (window.growth is False and is_alone(window)):
             capture = window.capture
             again = None
-            if look and capture.options.holders and capture.windows == [window]:
+            if look and capture.options.holders and is_alone(window):
                 again = _look_and_collect(window, alive, error)
             else:
                 garbage.collect_finally(capture.core)  # runs the program's finalizers: without the lock

@@ -109,6 +109,32 @@ def test_many_windows_count_each_byte_once_and_leave_nothing(forked: Forked, lon
     assert found["before"]["patched"] == 0 and found["before"]["mappings"] == []
 
 
+QUIET = """
+gc.disable()
+for _ in range(3):
+    step()
+memory, kept, made = cuptimem.on_demand(), [], []
+for leaks in (False, True):
+    window = memory.window()
+    window.wait_open()
+    for _ in range(60):
+        step()
+        if leaks:
+            kept.append(torch.empty(2000))
+    before = gc.get_stats()[2]["collections"]
+    window.stop()
+    window.result()
+    made.append(gc.get_stats()[2]["collections"] - before)
+print(json.dumps(made))
+"""
+
+
+def test_a_window_in_which_nothing_grows_ends_without_a_collection(forked: Forked) -> None:
+    done = forked("-c", ACCOUNT + QUIET, timeout=1200)
+    assert done.code == 0, done.err
+    assert json.loads(done.out) == [0, 1]
+
+
 BESIDE = """\
 import time
 ready, goes_on, steps = threading.Event(), True, 0
