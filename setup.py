@@ -45,11 +45,14 @@ class BuildWithStartup(cudasim["Modules"]):
                 self.copy_file(name, os.path.join(self.build_lib, name), preserve_mode=False)
 
     def write_manual(self):
-        """Asks the command line's own parsers, for which the extension and other packages need not be there."""
+        """Asks the command line's own parsers, for which the extension and other packages need not be there.
+
+        -S: an installed cuptimem would lend its extension, and only a build elsewhere would show that one is needed.
+        """
         folder = Path(self.get_finalized_command("build").build_temp)
         folder.mkdir(parents=True, exist_ok=True)
         page = folder / "cuptimem.1"
-        command = [sys.executable, "-m", "cuptimem.cli.manual"]
+        command = [sys.executable, "-S", "-m", "cuptimem.cli.manual"]
         with page.open("wb") as file:
             subprocess.run(command, stdout=file, check=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
         self.distribution.data_files = [("share/man/man1", [str(page)])]

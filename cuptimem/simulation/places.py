@@ -11,7 +11,7 @@ import stat
 import sys
 from types import FrameType
 
-from cuptimem import _core, interpreter
+from cuptimem import interpreter
 
 Place = tuple[str, int, str]  # file, line, function; "" and 0: no Python line
 
@@ -21,6 +21,8 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 def is_library(file: str) -> bool:
     """As reports decide it."""
+    from cuptimem import _core  # not above: the manual page is made of parsers that import this, before there is one
+
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     if not isinstance(script, str):  # gone when the script has ended
         script = interpreter.script_of(sys.orig_argv)
