@@ -17,7 +17,6 @@ from cuptimem.output.pages import timeline
 from cuptimem.report import host
 from cuptimem.report.host import Host
 from tests.conftest import ROOT, Result, clean_environment
-from tests.tools.host import programs
 
 # extended: needs that samples, which come by the clock, see what lasts some seconds.
 MIB = 1 << 20
@@ -32,6 +31,8 @@ def found(report: cuptimem.Report) -> Host:
 @pytest.fixture(scope="module")
 def recorded(python: str, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """The report of each program, and what its workers wrote."""
+    from tests.tools.host import programs  # which imports torch, as most tests here need not
+
     folders = {name: tmp_path_factory.mktemp(name) for name in programs.PROGRAMS}
     environment = {**clean_environment(), "PYTHONPATH": str(ROOT)}
     command = [python, "-m", "cuptimem", "run", "-o", "a.cmem", programs.__file__]
@@ -64,6 +65,8 @@ def findings(report: cuptimem.Report) -> tuple[host.HostFinding, ...]:
 
 @pytest.mark.extended
 def test_reading_a_list_copies_it(recorded: Recorded) -> None:
+    from tests.tools.host import programs
+
     report, themselves = recorded["listed"]
     (finding,) = findings(report)
     assert finding.kind == "copied" and finding.processes == 2 and finding.attribute is not None
