@@ -17,8 +17,12 @@ from tests.pythons import STARTUP
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# Tracked files that serve the repository, not its users.
-_REPOSITORY = (".ci/", ".github/", ".gitignore", ".gitattributes")
+# What packages are built from; all else is the repository's alone.
+_PACKAGED = ("cuptimem/", "csrc/", "cudasim/", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+_PACKAGED += ("CHANGELOG.md", "_cuptimem_start.py", *STARTUP)
+_TESTS = "cudasim/tests/"
+# Bytes of a wheel, compressed: about a third more than it has.
+_LARGEST = 2_500_000
 _GENERATED = {"PKG-INFO", "setup.cfg"}
 
 
@@ -58,16 +62,43 @@ def sdist(archive: Path, names: set[str]) -> list[str]:
     has = {member.name.partition("/")[2] for member in members}
     has = {name for name in has if not name.startswith("cuptimem.egg-info/")} - _GENERATED
     wrong = [f"{archive.name} has {m.name}, which is no plain file" for m in members if not m.isfile()]
-    return wrong + _compare(archive.name, has, {name for name in names if not name.startswith(_REPOSITORY)})
+    return wrong + _compare(
+        archive.name, has, {n for n in names if n.startswith(_PACKAGED) and not n.startswith(_TESTS)}
+    )
+
+
+def tests_alone(names: set[str]) -> set[str]:
+    """The repository without its packages: whatever imports cuptimem there has it from elsewhere."""
+    return {name for name in names if not re.match(r"cuptimem/|cudasim/(tests/|\w+\.py$)", name)}
+
+
+def released(file: Path) -> list[str]:
+    """A wheel that users download is small: no debugging information, and most of it is no simulated device."""
+    with zipfile.ZipFile(file) as archive:
+        bytes_of = {one.filename: one.compress_size for one in archive.infolist()}
+        complaints = [
+            f"{name} has debugging information"
+            for name in bytes_of
+            if ".so" in name and ".debug_info" in _readelf("-SW", archive.read(name))
+        ]
+    simulated = sum(size for name, size in bytes_of.items() if name.startswith("cudasim/"))
+    if file.stat().st_size > _LARGEST:
+        complaints.append(f"{file.name} has {file.stat().st_size} bytes, more than {_LARGEST}")
+    if simulated * 2 > file.stat().st_size:
+        complaints.append(f"{file.name}: the simulated device is {simulated} bytes of it, more than half")
+    return complaints
+
+
+def _readelf(option: str, library: bytes) -> str:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(library)
+        file.flush()
+        return subprocess.run(["readelf", option, file.name], capture_output=True, text=True, check=True).stdout
 
 
 def _dynamic(library: bytes) -> dict[str, str]:
     """The SONAME, and the folders in which the library's own requirements are searched, as readelf names both."""
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(library)
-        file.flush()
-        shown = subprocess.run(["readelf", "-dW", file.name], capture_output=True, text=True, check=True).stdout
-    return dict(re.findall(r"\((SONAME|RPATH|RUNPATH)\).*\[(.*)\]", shown))
+    return dict(re.findall(r"\((SONAME|RPATH|RUNPATH)\).*\[(.*)\]", _readelf("-dW", library)))
 
 
 def libraries(archive: zipfile.ZipFile) -> list[str]:

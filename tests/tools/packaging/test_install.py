@@ -3,7 +3,6 @@
 import importlib.metadata
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -158,13 +157,37 @@ def test_wheel(source: Path, tracked: set[str], compiler: dict[str, str], tmp_pa
     checked = subprocess.run([str(python), "-m", "pip", "check"], capture_output=True, text=True)
     assert "cuptimem" not in checked.stdout
     works(python, tmp_path)
-    away(python, site, source, tmp_path / "away")
+    away(python, site, tracked, tmp_path / "away")
+    uninstall(python, tmp_path / "venv", before)
+    install(python, str(older(wheel, tmp_path)), cwd=tmp_path)
+    assert (site / "cuptimem" / "gone.py").exists()
+    install(python, str(wheel), cwd=tmp_path)
+    assert not (site / "cuptimem" / "gone.py").exists(), "an upgrade leaves nothing of the version before"
     uninstall(python, tmp_path / "venv", before)
 
 
-def away(python: Path, site: Path, source: Path, tree: Path) -> None:
+def older(wheel: Path, folder: Path) -> Path:
+    """The same wheel as a version before, with a module that there is no more."""
+    version = wheel.name.split("-")[1]
+    made = folder / wheel.name.replace(version, "0.0.1")
+    with zipfile.ZipFile(wheel) as archive, zipfile.ZipFile(made, "w") as copy:
+        for name in archive.namelist():
+            text = archive.read(name)
+            if name.endswith(".dist-info/METADATA"):
+                text = text.replace(f"Version: {version}".encode(), b"Version: 0.0.1", 1)
+            elif name.endswith(".dist-info/RECORD"):
+                files = [line.split(",")[0] for line in text.decode().splitlines()]
+                text = "".join(
+                    f"{file},,\n".replace(version, "0.0.1") for file in [*files, "cuptimem/gone.py"]
+                ).encode()
+            copy.writestr(name.replace(version, "0.0.1"), text)
+        copy.writestr("cuptimem/gone.py", "")
+    return made
+
+
+def away(python: Path, site: Path, tracked: set[str], tree: Path) -> None:
     """A few tests, away from the source tree: make wheel-tests runs all of them so, with each Python."""
-    shutil.copytree(source, tree, ignore=shutil.ignore_patterns("cuptimem", "cudasim", "*.egg-info"))
+    contents.copy(contents.tests_alone(tracked), tree)
     where = "import cuptimem, cuptimem._core as core; print(cuptimem.__file__, core.__file__)"
     found = subprocess.run([str(python), "-c", where], cwd=tree, capture_output=True, text=True, check=True)
     assert all(Path(file).is_relative_to(site) for file in found.stdout.split())

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import tomllib
 import venv
@@ -73,10 +71,15 @@ def tag_of(version: str) -> str:
     return "cp" + version.replace(".", "")
 
 
-def build() -> None:
+def tracked() -> set[str]:
     names = contents.tracked()
     if names is None:
-        raise Wrong("packages are built from a git checkout")
+        raise Wrong("packages are built and tested from a git checkout")
+    return names
+
+
+def build() -> None:
+    names = tracked()
     bin_ = tools()
     DIST.mkdir(exist_ok=True)
     for old in DIST.glob("cuptimem-*"):
@@ -94,27 +97,16 @@ def build() -> None:
             call(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", raw, sdist, CUPTIMEM_WERROR="1")
             (plain,) = raw.glob("*.whl")
             suffix = call(python, "-c", "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))").strip()
-            call(bin_ / "python", "-m", "auditwheel", "repair", "-w", DIST, plain, PATH=f"{bin_}:{os.environ['PATH']}")
+            repair = ("-m", "auditwheel", "repair", "--strip", "-w", DIST, plain)
+            call(bin_ / "python", *repair, PATH=f"{bin_}:{os.environ['PATH']}")
             (wheel,) = DIST.glob(f"*-{tag_of(version)}-*.whl")
             if "-manylinux_" not in wheel.name:
                 complaints.append(f"{wheel.name} is for this Linux only: {call(bin_ / 'auditwheel', 'show', wheel)}")
-            complaints += contents.wheel(wheel, names, suffix)
+            complaints += contents.wheel(wheel, names, suffix) + contents.released(wheel)
             print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1024:.0f} KiB")
         call(bin_ / "python", "-m", "twine", "check", "--strict", *sorted(DIST.glob("cuptimem-*")))
     if complaints:
         raise Wrong("\n".join(complaints))
-
-
-def unpack(sdist: Path, folder: Path) -> Path:
-    """The source distribution without the package itself: whatever imports cuptimem there has it from elsewhere."""
-    with tarfile.open(sdist) as file:
-        file.extractall(folder, filter="data")
-    tree = folder / sdist.name.removesuffix(".tar.gz")
-    shutil.rmtree(tree / "cuptimem")
-    shutil.rmtree(tree / "cudasim" / "tests")
-    for module in (tree / "cudasim").glob("*.py"):  # what is left is found only by its path
-        module.unlink()
-    return tree
 
 
 def files(site: Path) -> set[str]:
@@ -148,7 +140,7 @@ def borrow(site: Path) -> None:
     (site / "__paths.pth").write_text("\n".join(seen) + "\n")
 
 
-def test_one(package: Path, sdist: Path, python: str, folder: Path, arguments: Sequence[str], torch: bool) -> str:
+def test_one(package: Path, names: set[str], python: str, folder: Path, arguments: Sequence[str], torch: bool) -> str:
     """Installs it, tests it, uninstalls it; returns pytest's last line."""
     own = environment(folder / "venv", python)
     site = next((folder / "venv").glob("lib/python3.*/site-packages"))
@@ -158,7 +150,8 @@ def test_one(package: Path, sdist: Path, python: str, folder: Path, arguments: S
         borrow(site)
     before = files(site) | files(own.parent)
     call(own, "-m", "pip", "install", "-q", "--no-deps", package, CUPTIMEM_WERROR="1")
-    tree = unpack(sdist, folder)
+    tree = folder / "tests"
+    contents.copy(contents.tests_alone(names), tree)
     check_installed(own, tree)
     check_command(own, folder)
     choose = [] if torch else TORCHLESS
@@ -170,6 +163,7 @@ def test_one(package: Path, sdist: Path, python: str, folder: Path, arguments: S
 
 
 def test(everything: bool, arguments: Sequence[str]) -> None:
+    names = tracked()
     try:
         (sdist,) = DIST.glob("cuptimem-*.tar.gz")
     except ValueError:
@@ -181,7 +175,7 @@ def test(everything: bool, arguments: Sequence[str]) -> None:
         for package in (*wheels, *([sdist] if version == RUNNING else [])):
             with tempfile.TemporaryDirectory(prefix="cuptimem-wheels-") as folder:
                 torch = everything and version == RUNNING and package is not sdist
-                last = test_one(package, sdist, python, Path(folder), arguments, torch)
+                last = test_one(package, names, python, Path(folder), arguments, torch)
             with_ = "with PyTorch" if torch else "without PyTorch"
             print(f"{package.name}, Python {version}, {with_}: {last.strip('= ')}", flush=True)
 
