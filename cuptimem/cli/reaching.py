@@ -26,6 +26,7 @@ except BaseException as error:
 # No name stays in the program. PyRun_SimpleString must see no exception, and Ctrl-C is the program's.
 _TEXT = """\
 try:
+    FIRST
     from cuptimem.record import standby
     standby.start({})
 except KeyboardInterrupt:
@@ -60,7 +61,7 @@ def _bring(pid: int) -> str:
         reason = os.path.join(folder, "reason")
         text = _TEXT.replace("REASON", repr(reason))
         streams.complain(f"process {pid} is not in standby: bringing it there")
-        why = _by_python(pid, executable, folder, text) if version >= (3, 14) else _by_gdb(pid, text)
+        why = _by_python(pid, executable, text) if version >= (3, 14) else _by_gdb(pid, text)
         if why:
             raise Error(f"process {pid} is not in standby, and cannot be brought there: {why}; {_PREPARE}")
         return _wait(pid, reason)
@@ -106,16 +107,19 @@ def _version(executable: str) -> tuple[int, int] | None:
     return major, minor
 
 
-def _by_python(pid: int, executable: str, folder: str, text: str) -> str:
+def _by_python(pid: int, executable: str, text: str) -> str:
     """sys.remote_exec. "" or why not."""
-    script = os.path.join(folder, "script.py")
-    with open(script, "w", encoding="utf-8") as file:
-        file.write(text)
+    # Once asked, the process reads this file whenever it comes to it, however long nobody waits any more: one that was
+    # gone would be a traceback on its standard error. So it is the process that removes it.
+    handle, script = tempfile.mkstemp(prefix="cuptimem-", suffix=".py")
+    with open(handle, "w", encoding="utf-8") as file:
+        file.write(text.replace("FIRST", f"import os; os.unlink({script!r})"))
     done = subprocess.run(
         [executable, "-I", "-S", "-c", _REMOTE, str(pid), script], capture_output=True, text=True, errors="replace"
     )
     if done.returncode == 0:
         return ""
+    os.unlink(script)
     said = (done.stderr.strip().splitlines() or ["it does not say why"])[-1]
     return f"{_hindrance(pid) or said} (a Python with -X disable-remote-debug refuses, too)"
 
@@ -139,7 +143,7 @@ def _by_gdb(pid: int, text: str) -> str:
     # In a session of its own: Ctrl-C must not end gdb while the process runs a call of its.
     process = subprocess.Popen(
         [gdb, *options, "-p", str(pid), *libraries, *quiet, "-x", inside, "-ex", "detach"],
-        env=dict(os.environ, CUPTIMEM_TEXT=f"exec({text!r}, {{}})"),
+        env=dict(os.environ, CUPTIMEM_TEXT=f"exec({text.replace('FIRST', 'pass')!r}, {{}})"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""cuptimem window on a process that is not in standby: gdb brings it there, or one line says why not."""
+"""cuptimem window on a process that is not in standby: its Python or gdb brings it there, or one line says why not."""
 
 from __future__ import annotations
 
@@ -52,14 +52,16 @@ while True:
     time.sleep(0.001)  # gives Python's lock away, as every operation of PyTorch does
 """
 
-needs_gdb = pytest.mark.skipif(
-    shutil.which("gdb") is None or sys.version_info >= (3, 14) or os.geteuid() != 0,
-    reason="needs gdb, a Python before 3.14, and the right to trace",
+BY_PYTHON = sys.version_info >= (3, 14)
+attaches = pytest.mark.skipif(
+    os.geteuid() != 0 or not (BY_PYTHON or shutil.which("gdb")),
+    reason="needs the right to trace, and gdb before Python 3.14",
 )
+remote = pytest.mark.skipif(not BY_PYTHON, reason="sys.remote_exec is 3.14+")
 
 
-@needs_gdb
-def test_gdb_brings_a_busy_program_into_standby(run: Run, start: Start) -> None:
+@attaches
+def test_a_busy_program_is_brought_into_standby(run: Run, start: Start) -> None:
     program = start(SPINS, env=PLAIN)
     program.line()
     done = run("-m", "cuptimem", "window", str(program.pid), "--seconds", "0.2")
@@ -71,14 +73,17 @@ def test_gdb_brings_a_busy_program_into_standby(run: Run, start: Start) -> None:
     assert program.process.poll() is None
 
 
-@needs_gdb
+@attaches
 @pytest.mark.extended
 def test_many_attaches_to_threads_that_allocate(start: Start) -> None:
     program = start(BUSY, env=PLAIN)
     program.line()
     for _ in range(10):
-        why = reaching._by_gdb(program.pid, "import sys")
-        assert why in ("", "none of its threads sleeps at this moment; ask again")
+        if BY_PYTHON:
+            assert reaching._by_python(program.pid, sys.executable, "FIRST; import sys") == ""
+        else:
+            why = reaching._by_gdb(program.pid, "import sys")
+            assert why in ("", "none of its threads sleeps at this moment; ask again")
     assert program.process.stdin is not None
     program.process.stdin.write("go on\nend\n")
     program.process.stdin.flush()
@@ -86,7 +91,7 @@ def test_many_attaches_to_threads_that_allocate(start: Start) -> None:
     assert program.process.wait(PATIENCE) == 0
 
 
-@needs_gdb
+@attaches
 def test_an_environment_without_cuptimem_is_said(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-I", "-S", "-c", SPINS], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
@@ -106,7 +111,49 @@ def _refusal(pid: int) -> str:
     return str(refused.value)
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="has no need of gdb")
+WAITS = """\
+import sys
+print("ready", flush=True)
+sys.stdin.readline()
+print([name for name in globals() if not name.startswith("__")], flush=True)
+sys.stdin.read()
+"""
+
+
+@remote
+@attaches
+def test_a_program_that_comes_late_is_in_standby_then_and_no_file_stays(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reaching, "_PATIENCE", 0.2)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    (tmp_path / "tmp").mkdir()
+    program = start(WAITS, env=PLAIN)
+    program.line()
+    assert "came to no instruction of Python in 0 s" in _refusal(program.pid)
+    assert program.process.stdin is not None
+    program.process.stdin.write("go on\n")
+    program.process.stdin.flush()
+    assert program.line() == "['sys']", "nothing of it is in the program's module"
+    assert asking.listening(program.pid) is not None
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@remote
+@attaches
+@pytest.mark.parametrize(
+    ("options", "more"), [(["-X", "disable-remote-debug"], {}), ([], {"PYTHON_DISABLE_REMOTE_DEBUG": "1"})]
+)
+def test_a_python_that_refuses_remote_debugging_is_not_brought_there(
+    start: Start, options: list[str], more: dict[str, str]
+) -> None:
+    program = start(SPINS, *options, env=PLAIN | more)
+    program.line()
+    assert "(a Python with -X disable-remote-debug refuses, too)" in _refusal(program.pid)
+
+
+@pytest.mark.skipif(BY_PYTHON, reason="has no need of gdb")
 def test_refusals_say_what_to_do(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     program = start(SPINS, env=PLAIN)
     program.line()
