@@ -30,16 +30,17 @@ SECONDS ?= 600
 MUTANTS ?= 8000
 SEED ?= 1
 MINUTES ?= 5
+CUDA_12 ?= 2.8.0
 TORCHES ?= 2.4.1 2.8.0 2.11.0 2.12.0 2.13.0 2.14.1 2.15.0
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up compiled test check extended long pythons other-pythons newest-python test-programs cuda-environment torches newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers ray-test prometheus attribution evidence evidence-public evidence-published snapshots accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
+.PHONY: help demo set-up compiled test check extended long pythons other-pythons newest-python test-programs cuda-environment torches older-cuda aarch64 newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers ray-test prometheus attribution evidence evidence-public evidence-published snapshots accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The environment: made again when what it is made of changes.
 $(STAMP)/venv:
@@ -172,6 +173,14 @@ test-programs: build/tests/.made
 
 torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of disk each (TORCHES="2.4.1 2.15.0"); writes the table of docs/limits.md
 	$(BIN)/python -m tests.torches $(TORCHES)
+
+aarch64: $(STAMP)/package ## a recording on aarch64, in an emulator, with PyTorch's own wheel (MIRROR=http://...; needs root and debootstrap); writes docs/aarch64/<date>.md
+	$(BIN)/python -m tests.tools.aarch64 $(if $(MIRROR),--mirror $(MIRROR)) $(ARGS)
+
+# Without Triton, which tests/torches.py leaves out; a split size of 1 MiB came after 2.8.
+older-cuda: $(STAMP)/package ## the simulated device and the driver level under PyTorch for CUDA 12 (CUDA_12=2.8.0), 5 GB of disk
+	$(BIN)/python -c "from tests import torches; torches.make('$(CUDA_12)')"
+	CUPTIMEM_CUDA=yes CUPTIMEM_CUDA_PYTHON=$(CURDIR)/.venv-torches/$(CUDA_12)/bin/python $(BIN)/python -m pytest -q -k "not compile_graphs and not allocator_settings" $(or $(ARGS),$(addprefix tests/on_device/simulated/test_,programs.py driver.py imports.py))
 
 newest: ## test in Debian forky with CPython 3.14 and 3.15, gcc 16 and the newest PyTorch (MIRROR=http://...; needs root and debootstrap); writes docs/newest/<date>.md
 	$(PYTHON) -m tests.tools.newest $(if $(MIRROR),--mirror $(MIRROR)) $(ARGS)

@@ -88,7 +88,7 @@ def checks() -> Iterator[Check]:
     if platform.system() != "Linux":
         yield Check(INSTALLED, "system", "failed", text, "nothing can be recorded; reports can be read", "use Linux")
     elif machine != "x86_64":
-        yield Check(INSTALLED, "system", "warning", text, "cuptimem was never run on this kind of processor")
+        yield Check(INSTALLED, "system", "warning", text, "on such a processor cuptimem was run in an emulator alone")
     else:
         yield Check(INSTALLED, "system", "ok", text)
     rich = _version("rich")
