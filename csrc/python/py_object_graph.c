@@ -153,16 +153,17 @@ static void leave_tuples_out(graph *g)
 }
 
 PyDoc_STRVAR(object_graph_doc,
-             "object_graph(objects, parts=0) -> capsule\n\n"
+             "object_graph(objects, parts=0, most=0) -> capsule or None\n\n"
              "What refers to what among these objects: a list, or gc.get_objects, for all but "
-             "tuples that none of them refers to. parts: of one object that are read; 0: all.");
+             "tuples that none of them refers to. parts: of one object that are read; 0: all. "
+             "None: there are more than `most`, which is not 0.");
 
 static PyObject *object_graph(PyObject *module, PyObject *arguments)
 {
     PyObject *source, *capsule = NULL;
-    Py_ssize_t parts = 0;
+    Py_ssize_t parts = 0, most = 0;
 
-    if (!PyArg_ParseTuple(arguments, "O|n", &source, &parts))
+    if (!PyArg_ParseTuple(arguments, "O|nn", &source, &parts, &most))
         return NULL;
     graph *g = calloc(1, sizeof *g);
     if (g == NULL)
@@ -171,6 +172,10 @@ static PyObject *object_graph(PyObject *module, PyObject *arguments)
     g->objects = g->is_whole ? PyObject_CallNoArgs(source) : Py_NewRef(source);
     if (g->objects != NULL && !PyList_CheckExact(g->objects))
         PyErr_SetString(PyExc_TypeError, "expected a list");
+    else if (g->objects != NULL && most > 0 && PyList_GET_SIZE(g->objects) > most) {
+        forget_graph(g);
+        Py_RETURN_NONE;
+    }
     /* From here to the last tuple no Python object is made, so no other thread runs. */
     else if (g->objects != NULL &&
              (PyList_GET_SIZE(g->objects) >= UINT32_MAX || !read_all(g, parts)))

@@ -6,6 +6,7 @@ Objects are read as in cuptimem/objects/referrers.py: no code of the program run
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from cuptimem import _core, interpreter
 from cuptimem.objects.living import mro
 
 WEAK = 2  # what a name of a library's, a kept result or a traceback costs, in steps of a path
-OWN = str(Path(__file__).parents[1])
+OWN = str(Path(__file__).parents[1]) + os.sep
 
 _Shown = tuple[str, int, bool]  # of a module: name, cost, whether it is a notebook
 

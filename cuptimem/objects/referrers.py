@@ -23,6 +23,8 @@ from cuptimem.errors import own
 from cuptimem.objects import carried, near
 from cuptimem.objects.living import mro, with_frozen
 
+_GRAPH = 1 << 22  # objects that are all read, for 80 to 100 bytes each while the search goes; of more ...
+_NEAREST = 1 << 18  # ... only so many, the nearest to names of the program's own
 _PAIRS = 1 << 20  # of referrer and object that one level may have
 _VISITED = 1 << 19  # objects
 _LEVELS = 40
@@ -105,16 +107,19 @@ class Search:
         """error: the functions that it has left count as running. nearest: so many objects, not all."""
         self._began = time.thread_time()
         self._is_whole = False  # nothing more refers to what was seen
-        if nearest:
+        # Listed before this search makes objects that refer to them. The search itself is among them: see close.
+        self._graph = None if nearest else _core.object_graph(gc.get_objects, 0, _GRAPH)
+        if self._graph is None:
+            nearest = nearest or _NEAREST
             self._roots = _names(error, is_near=True)
             self._graph = _core.object_graph(_near(self._roots, nearest), _PARTS)
         else:
-            # Listed before this search makes objects that refer to them. The search itself is among them: see close.
-            self._graph = _core.object_graph(gc.get_objects)
             self._roots = _names(error)
             _core.graph_restore(self._graph, list(self._roots.tuples.values()))
             if gc.get_freeze_count():
-                self._graph = _core.object_graph(with_frozen(_core.graph_objects(self._graph)))
+                objects = with_frozen(_core.graph_objects(self._graph))
+                self._graph = None
+                self._graph = _core.object_graph(objects)
         self.objects = _core.graph_objects(self._graph)
         self._nearest = nearest
         self._parents: dict[int, list[Any]] = {}

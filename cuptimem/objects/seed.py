@@ -60,6 +60,7 @@ def seed_alive(found: list[tuple[int, Any]] | None = None) -> Seeds:
     return Seeds(len(walk.blocks), size, walk.objects, walk.skipped, tuple(walk.problems))
 
 
+_PYTHONS = os.path.dirname(threading.__file__) + os.sep
 _PATIENCE_SECONDS = 2.0
 _STILL_SECONDS = 0.1  # Python's switch interval while graphs are read
 _FOR_EVER = (1 << 63) - 1
@@ -102,15 +103,20 @@ def _hold_still(torch: Any, interval: float) -> int:
 
 
 def _others() -> list[FrameType]:
-    """What runs in each of the program's other threads. Ours, of windows on demand, call nothing of PyTorch's."""
+    """What runs in each of the program's other threads. Ours, of windows on demand, call nothing of PyTorch's, as
+    long as no function of the program's is among their callers: a decorated target, a callback of a window."""
     frames = sys._current_frames()
     del frames[threading.get_ident()]  # a frame that names itself is a cycle: all callers' locals would hang on it
     return [top for top in frames.values() if not _is_of_own_thread(top)]
 
 
 def _is_of_own_thread(top: FrameType) -> bool:
-    began = [one.f_code.co_filename for one in _outwards(top) if one.f_code.co_filename != threading.__file__]
-    return bool(began) and began[-1].startswith(near.OWN)
+    files = [one.f_code.co_filename for one in _outwards(top) if not _is_pythons(one.f_code.co_filename)]
+    return bool(files) and all(file.startswith(near.OWN) for file in files)
+
+
+def _is_pythons(file: str) -> bool:
+    return file.startswith(_PYTHONS) and not any(name in file for name in ("site-packages", "dist-packages"))
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

@@ -111,7 +111,7 @@ def find(
         try:
             finder = _Finder(torch, error, is_short)
             found = finder.find(wants)
-            if look is not None:
+            if look is not None and not look.is_again:
                 look.garbage = finder.search.garbage()
             return found
         finally:

@@ -148,11 +148,12 @@ def look_around(core: "ModuleType") -> None:
     """Records what is alive already. After recording has started: a block that is made during the walk is then seen
     twice, never missed, and the reader lets the recorded event decide."""
     if "torch" in sys.modules:
-        from cuptimem.objects import seed
+        from cuptimem.objects import living, seed
 
         found: list[tuple[int, Any]] = []
-        _problems.extend(seed.seed_alive(found).problems)
-        look_at_names(found)
+        with living.no_collection():  # which would mix the ages by which modules of one class are numbered
+            _problems.extend(seed.seed_alive(found).problems)
+            look_at_names(found)
     else:
         core.mark(core.MARK_SEEDED, 0)  # there will be no walk, so readers need not search for one
     driver_level.begin(core)
@@ -173,16 +174,18 @@ def look_at_the_end(core: "ModuleType") -> None:
         return
     from cuptimem.objects import living
 
-    objects = living.all_objects()
-    found = living.find(torch, objects)
-    try:
-        from cuptimem.record import filling
+    with living.no_collection():  # as in look_around
+        found: list[tuple[int, Any]] | None = None
+        try:  # nothing of this may reach the program
+            from cuptimem.record import filling
 
-        filling.note(core, objects)
-    except own(Exception) as error:  # nothing of this may reach the program
-        _problems.append(f"containers that are filling are not known: {type(error).__name__}: {error}")
-    objects.clear()
-    look_at_names(found)
+            objects = living.all_objects()
+            found = living.find(torch, objects)
+            filling.note(core, objects)
+            objects.clear()
+        except own(Exception) as error:
+            _problems.append(f"containers that are filling are not known: {type(error).__name__}: {error}")
+        look_at_names(found)
 
 
 def look_for_holders(core: "ModuleType", look: "HolderSearch") -> None:

@@ -51,6 +51,12 @@ class _Errand:
         finally:
             self.done.set()
 
+    def give_up(self, error: BaseException) -> None:
+        """Nobody does it any more."""
+        if self._taken.acquire(blocking=False):
+            self.error = error
+            self.done.set()
+
     def do_in_main_thread(self) -> None:
         if threading.current_thread() is threading.main_thread() and not recorder.is_inside() and not _arrives():
             self.do()
@@ -114,7 +120,10 @@ class Window(concurrent.futures.Future[Profile]):
     def _run(self, told: Callable[["Window"], object] | None) -> None:
         try:
             if not _arrives():
-                instruments.prepare()
+                try:
+                    instruments.prepare()
+                except own(Exception):
+                    pass  # what fails does so again as it opens, and is said there
             self._beginning.see_to()
             if self._beginning.error is not None:
                 self._forget()
@@ -135,6 +144,8 @@ class Window(concurrent.futures.Future[Profile]):
             ):  # here, so that who waits for the result does not wait for an analysis; others read the file
                 _ = self._profile.report
         except BaseException as error:
+            self._forget()
+            self._beginning.give_up(error)
             self._fail(error)
         else:
             self._finish(lambda: self.set_result(self._profile))
@@ -146,7 +157,7 @@ class Window(concurrent.futures.Future[Profile]):
     def _look_ahead(self) -> None:
         """Reads in this thread what the end would read in the main one."""
         run = self._profile._current()
-        if run is not None and run.window is not None and recorder.is_alone(run.window):
+        if run is not None and run.window is not None and recorder.is_alone(run.window) and not self.done():
             recorder.read_growth(run.window)
 
     def _close(self) -> None:

@@ -398,7 +398,10 @@ def _look_and_collect(window: Window, alive: bool, error: BaseException | None) 
     # Without automatic collection the leak is what the collection frees; a refusal's page has what was alive then.
     goes_again = gc.isenabled() and not (error is not None and refusals.is_of(error))
     search = HolderSearch(window, alive=alive, goes_again=goes_again)
-    instruments.look_and_collect(core, search, lambda enable: garbage.collect_finally(core, enable, search.garbage))
+    try:
+        instruments.look_and_collect(core, search, lambda enable: garbage.collect_finally(core, enable, search.garbage))
+    finally:  # it is not to be kept by a traceback
+        search.garbage = None
     return HolderSearch(window, alive=alive, is_again=True) if goes_again and search.finds_garbage else None
 
 
@@ -421,6 +424,7 @@ def _close(window: Window) -> None:
     with _lock:
         if window.closed or window.foreign:
             return
+        window.growth = None  # large, and used
         capture = window.capture
         if len(capture.windows) > 1 and window.path is not None and window is not capture.owner:
             instruments.flush(capture.core)  # the devices' last moment, for the file that is cut out below

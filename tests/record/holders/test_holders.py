@@ -157,6 +157,17 @@ def test_reference_cycle() -> None:
     assert path.startswith("only a reference cycle: Keeper.") and ".next" in path and ".previous" in path
 
 
+def test_among_too_many_objects_the_nearest_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(referrers, "_GRAPH", 1000)
+    keeper = Keeper()
+    keeper.history.append(new())
+    found = paths_of(keeper.history[0].data_ptr())
+    assert found == ["keeper.history (Keeper) in test_among_too_many_objects_the_nearest_are_searched() → list[0]"]
+    search = referrers.Search()
+    assert search.garbage() is None  # of some objects: a collection reads all
+    search.close()
+
+
 def test_graph_of_a_kept_loss() -> None:
     layer = torch.nn.Linear(16, 16)
     losses = []

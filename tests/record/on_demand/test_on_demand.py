@@ -307,3 +307,61 @@ def test_a_window_that_another_thread_asked_for_judges_leaks_as_any_other(forked
     assert done.code == 0, done.err
     line = next(n for n, text in enumerate((ACCOUNT + LEAKS).splitlines(), 1) if "# the leak" in text)
     assert json.loads(done.out) == [[line], []]
+
+
+def test_a_failing_preparation_keeps_no_window_from_its_end(forked: Forked) -> None:
+    """What fails beside the program is tried again as the window opens, and said there."""
+    program = """
+from cuptimem.record import instruments
+
+def fail():
+    raise MemoryError("no room")
+
+instruments.prepare = fail
+memory = cuptimem.on_demand()
+for _ in range(2):
+    window = memory.window(seconds=0.01)
+    print(device(window.result()).allocations >= 0)
+"""
+    done = forked("-c", ACCOUNT + program)
+    assert (done.code, done.out.split()) == (0, ["True", "True"]), done.err
+
+
+THREADS = """
+from pathlib import Path
+from cuptimem.objects import near, seed
+
+leave = threading.Event()
+begun = [threading.Event(), threading.Event()]
+
+
+def work(event):
+    event.set()
+    leave.wait()
+
+
+def decorated(file):  # a function of that file that calls what it gets
+    space = {}
+    exec(compile("def call(*called):\\n    called[0](*called[1:])", file, "exec"), space)
+    return space["call"]
+
+
+ours = near.OWN + "record/on_demand.py"
+space = {"leave": leave, "begun": begun[0]}
+exec(compile("def own():\\n    begun.set()\\n    leave.wait()", ours, "exec"), space)
+threads = [threading.Thread(target=space["own"]), threading.Thread(target=decorated(ours), args=(work, begun[1]))]
+for thread in threads:
+    thread.start()
+for event in begun:
+    event.wait()
+print(sum(any(one.f_code is work.__code__ for one in seed._outwards(top)) for top in seed._others()))
+print(sum(any(one.f_code is space["own"].__code__ for one in seed._outwards(top)) for top in seed._others()))
+leave.set()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_a_thread_that_runs_a_function_of_the_programs_is_not_ours(forked: Forked) -> None:
+    done = forked("-c", ACCOUNT + THREADS)
+    assert (done.code, done.out.split()) == (0, ["1", "0"]), done.err
