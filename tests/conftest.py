@@ -31,12 +31,15 @@ def _remove_rings(folder: str, owner: int) -> None:
 
 
 # The rings of all programs that this process starts lie in a folder of its own, and go with it. In /dev/shm itself two
-# runs of tests would sweep each other's, and every start would read what killed programs have left there.
+# runs of tests would sweep each other's, and every start would read what killed programs have left there. So do those
+# that a sweep keeps: of all that run side by side the newest 16 would stay.
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and views would be as wide
 if "CUPTIMEM_RING_DIR" not in os.environ:
     _shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     os.environ["CUPTIMEM_RING_DIR"] = tempfile.mkdtemp(prefix=f"cuptimem-tests-{os.getpid()}-", dir=_shared)
-    atexit.register(_remove_rings, os.environ["CUPTIMEM_RING_DIR"], os.getpid())
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="cuptimem-tests-state-")
+    for _folder in ("CUPTIMEM_RING_DIR", "XDG_STATE_HOME"):
+        atexit.register(_remove_rings, os.environ[_folder], os.getpid())
 
 # Whoever starts the tests in the background (nohup, a shell's &) has these ignored, and every child would inherit that.
 for _number, _default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
