@@ -25,7 +25,7 @@ settings.load_profile("repeatable")
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def _remove_rings(folder: str, owner: int) -> None:
+def _remove(folder: str, owner: int) -> None:
     if os.getpid() == owner:  # not a forked child
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -39,7 +39,7 @@ if "CUPTIMEM_RING_DIR" not in os.environ:
     os.environ["CUPTIMEM_RING_DIR"] = tempfile.mkdtemp(prefix=f"cuptimem-tests-{os.getpid()}-", dir=_shared)
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="cuptimem-tests-state-")
     for _folder in ("CUPTIMEM_RING_DIR", "XDG_STATE_HOME"):
-        atexit.register(_remove_rings, os.environ[_folder], os.getpid())
+        atexit.register(_remove, os.environ[_folder], os.getpid())
 
 # Whoever starts the tests in the background (nohup, a shell's &) has these ignored, and every child would inherit that.
 for _number, _default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):

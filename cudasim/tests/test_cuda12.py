@@ -56,7 +56,8 @@ int main(void)
     for (int offset = 0; offset < SIZE; offset += 4)
         printf("%d ", *(int *)(properties + offset));
     printf("\n%d\n", *(unsigned char *)(properties + SIZE));
-    static const int asked[] = {13, 75, 15, 16, 20, 69, 36, 37, 38, 39, 87, 96, 97, 129};
+    static const int asked[] = {13, 9, 75, 15, 16, 17, 18, 20, 21, 69, 22, 30, 33,
+                                36, 37, 38, 39, 81, 87, 88, 96, 97, 109, 111, 99, 129};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         int value = -1;
         cudaDeviceGetAttribute(&value, asked[i], 0);
@@ -67,7 +68,8 @@ int main(void)
 """
 SIZE = {"12": 1032, "13": 1008}
 # Where CUDA 12.4's driver_types.h has the fields of the attributes that the client asks for, in that order.
-OFFSETS = (348, 360, 384, 388, 404, 416, 608, 612, 616, 624, 668, 692, 696, 776)
+OFFSETS = (348, 352, 360, 384, 388, 392, 396, 404, 408, 416, 420, 568, 584)
+OFFSETS += (608, 612, 616, 624, 640, 668, 672, 692, 696, 716, 720, 728, 776)
 TOLD = {"12": ["12080", "26"], "13": ["13000", "130001"]}
 
 

@@ -109,7 +109,7 @@ def _version(executable: str) -> tuple[int, int] | None:
 
 def _by_python(pid: int, executable: str, text: str) -> str:
     """sys.remote_exec. "" or why not."""
-    # Once asked, the process reads this file whenever it comes to it, however long nobody waits any more: one that was
+    # Once asked, the process reads this file whenever it comes to it, even after the command has given up: one that was
     # gone would be a traceback on its standard error. So it is the process that removes it.
     handle, script = tempfile.mkstemp(prefix="cuptimem-", suffix=".py")
     with open(handle, "w", encoding="utf-8") as file:

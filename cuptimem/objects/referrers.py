@@ -238,6 +238,11 @@ class Search:
 
     # -- what was found ------------------------------------------------------------------------------------------------
 
+    @property
+    def is_of_some(self) -> bool:
+        """Whether not all objects are searched: what was not come to may have any name."""
+        return self._nearest > 0
+
     def garbage(self) -> list[Any] | None:
         """What a collection frees; None where not all objects were read."""
         return _core.graph_garbage(self._graph)

@@ -127,7 +127,6 @@ class _Finder:
         kinds = ((self.base, _TENSOR), (torch._C.StorageBase, _STORAGE), (torch._C._FunctionBase, _CONTEXT))
         self.kinds = {id(base): kind for base, kind in kinds}
         self.search = referrers.Search(error, _NEAREST if is_short else 0)
-        self.is_short = is_short
         self.at: dict[int, list[Any]] = {}  # by address of a block: tensors on it, or what stands for it
         self.many: set[int] = set()  # addresses of blocks with more tensors than are noted
         self.roots: list[Any] = []  # tensors that autograd has made
@@ -299,7 +298,7 @@ class _Finder:
 
     def _route_of_nothing(self) -> Route:
         """Of a block on which Python has no tensor, and which no graph that Python can reach has saved."""
-        if self.is_short or self.graph.is_partial:
+        if self.search.is_of_some or self.graph.is_partial:
             return Route(referrers.NOT_SEARCHED, "", ())
         is_cast = getattr(self.torch._C, "_is_any_autocast_enabled", bool)() and self.torch.is_autocast_cache_enabled()
         return Route(referrers.OF_CPP + (" (autocast's cache is on)" if is_cast else ""), "", ())
@@ -404,9 +403,10 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
         return
     # Not alive: the program goes on behind this.
     patience = max(_PATIENCE_SECONDS, look.recorded * _PATIENCE_SHARE) if look.alive else _EARLY_SECONDS
-    source = None if isinstance(look.growth, tuple) else look.source()
-    if isinstance(look.growth, tuple):
-        raw, blocks = look.growth
+    read = look.growth if isinstance(look.growth, tuple) else None  # beside the program, which goes on
+    source = look.source() if read is None else None
+    if read is not None:
+        raw, blocks = read
     elif source is None:
         return
     elif look.early and core.capture_counts()["events"] > _EVENTS_TOGETHER:
@@ -439,14 +439,14 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
         )
         for row in rows
     ]
-    if look.early or isinstance(look.growth, tuple):
+    is_short = look.early or read is not None  # the program waits
+    if is_short:
         for want in wants:
             want.sample(_BLOCKS_EARLY // len(wants))
     alive = [(row, want) for row, want in zip(rows, wants, strict=True) if want.nodes or want.blocks]
     lines = blocks.largest_lines(_LINES if look.alive else 0, waited)
     error = None if look.early else sys.exc_info()[1] or refusals.ended_program()
     of_lines = [Want(blocks, whole=True) for _, _, blocks in lines]
-    is_short = look.early or isinstance(look.growth, tuple)  # the program waits
     found = find([*(want for _, want in alive), *of_lines], error, is_short=is_short, look=look)
     look.finds_garbage = _is_garbage_much(raw, zip((device for _, device, _ in lines), of_lines, strict=True))
 

@@ -52,7 +52,7 @@ class _Errand:
             self.done.set()
 
     def give_up(self, error: BaseException) -> None:
-        """Nobody does it any more."""
+        """It will not be done: who waits for it gets this error."""
         if self._taken.acquire(blocking=False):
             self.error = error
             self.done.set()
@@ -139,9 +139,7 @@ class Window(concurrent.futures.Future[Profile]):
                 self._forget()
             if self._end.error is not None:
                 raise self._end.error
-            if (
-                told is None
-            ):  # here, so that who waits for the result does not wait for an analysis; others read the file
+            if told is None:  # who waits for the result is not to wait for an analysis; others read the file
                 _ = self._profile.report
         except BaseException as error:
             self._forget()

@@ -279,69 +279,62 @@ CM_SIM_EXPORT int cudaGetDeviceProperties(cm_cuda_prop *prop, int device)
     CM_RT_END(prop ? fill(prop, device) : CM_CUDA_INVALID_VALUE);
 }
 
-/* CUDA 12's structure is CUDA 13's with fields between. The runs that both have, from and to which
- * field; the compiler refuses one that is not the same in both. */
+/* CUDA 12's cudaDeviceProp is CUDA 13's with fields between: at which offset of it what both have
+ * lies in one piece, from which field to which. */
+enum { PROP_12_BYTES = 1032 };
 static const struct {
     uint16_t to, from, bytes;
-} runs[] = {
-#define SPAN(type, first, last) (offsetof(type, last) - offsetof(type, first))
-#define RUN(first, last)                                                                           \
+} pieces_of_12[] = {
+#define PIECE(to, first, last)                                                                     \
     {                                                                                              \
-        offsetof(cm_cuda_prop_12, first), offsetof(cm_cuda_prop, first),                           \
-            SPAN(cm_cuda_prop, first, last) + sizeof((cm_cuda_prop *)0)->last +                    \
-                0 * sizeof(                                                                        \
-                        char[SPAN(cm_cuda_prop, first, last) == SPAN(cm_cuda_prop_12, first, last) \
-                                 ? 1                                                               \
-                                 : -1])                                                            \
+        to, offsetof(cm_cuda_prop, first),                                                         \
+            offsetof(cm_cuda_prop, last) + sizeof((cm_cuda_prop *)0)->last -                       \
+                offsetof(cm_cuda_prop, first)                                                      \
     }
-    RUN(name, maxGridSize),
-    RUN(totalConstMem, texturePitchAlignment),
-    RUN(multiProcessorCount, multiProcessorCount),
-    RUN(integrated, canMapHostMemory),
-    RUN(maxTexture1D, maxTexture1DMipmap),
-    RUN(maxTexture2D, maxSurfaceCubemapLayered),
-    RUN(surfaceAlignment, unifiedAddressing),
-    RUN(memoryBusWidth, localL1CacheSupported),
-    RUN(sharedMemPerMultiprocessor, hostNativeAtomicSupported),
-    RUN(pageableMemoryAccess, cooperativeLaunch),
-    RUN(sharedMemPerBlockOptin, maxBlocksPerMultiProcessor),
-    RUN(accessPolicyMaxWindowSize, unifiedFunctionPointers),
-#undef RUN
-#undef SPAN
+    PIECE(0, name, maxGridSize),
+    PIECE(352, totalConstMem, texturePitchAlignment),
+    PIECE(388, multiProcessorCount, multiProcessorCount),
+    PIECE(396, integrated, canMapHostMemory),
+    PIECE(408, maxTexture1D, maxTexture1DMipmap),
+    PIECE(420, maxTexture2D, maxSurfaceCubemapLayered),
+    PIECE(568, surfaceAlignment, unifiedAddressing),
+    PIECE(612, memoryBusWidth, localL1CacheSupported),
+    PIECE(640, sharedMemPerMultiprocessor, hostNativeAtomicSupported),
+    PIECE(672, pageableMemoryAccess, cooperativeLaunch),
+    PIECE(696, sharedMemPerBlockOptin, maxBlocksPerMultiProcessor),
+    PIECE(716, accessPolicyMaxWindowSize, accessPolicyMaxWindowSize),
+    PIECE(720, reservedSharedMemPerBlock, unifiedFunctionPointers),
+#undef PIECE
 };
 
 static const struct {
     uint16_t offset, attribute;
-} only_12[] = {
-#define FIELD(name, attribute)                                                                     \
-    {                                                                                              \
-        offsetof(cm_cuda_prop_12, name), attribute                                                 \
-    }
-    FIELD(clockRate, 13),
-    FIELD(deviceOverlap, 15),
-    FIELD(kernelExecTimeoutEnabled, 17),
-    FIELD(computeMode, 20),
-    FIELD(maxTexture1DLinear, 69),
-    FIELD(memoryClockRate, 36),
-    FIELD(singleToDoublePrecisionPerfRatio, 87),
-    FIELD(cooperativeMultiDeviceLaunch, 96),
-#undef FIELD
+} only_in_12[] = {
+    {348, 13}, /* clockRate */
+    {384, 15}, /* deviceOverlap */
+    {392, 17}, /* kernelExecTimeoutEnabled */
+    {404, 20}, /* computeMode */
+    {416, 69}, /* maxTexture1DLinear */
+    {608, 36}, /* memoryClockRate */
+    {668, 87}, /* singleToDoublePrecisionPerfRatio */
+    {692, 96}, /* cooperativeMultiDeviceLaunch */
 };
 
 /* The name that CUDA 12's header gives the function. */
-CM_SIM_EXPORT int cudaGetDeviceProperties_v2(cm_cuda_prop_12 *prop, int device)
+CM_SIM_EXPORT int cudaGetDeviceProperties_v2(void *prop, int device)
 {
-    CM_RT_BEGIN(cudaGetDeviceProperties, (void *)prop, device); /* the same callback */
+    CM_RT_BEGIN(cudaGetDeviceProperties, prop, device); /* the same callback */
     cm_cuda_prop now;
     int value = 0, result = prop ? fill(&now, device) : CM_CUDA_INVALID_VALUE;
     if (result)
         CM_RT_END(result);
-    memset(prop, 0, sizeof *prop);
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
-        memcpy((char *)prop + runs[i].to, (char *)&now + runs[i].from, runs[i].bytes);
-    for (size_t i = 0; !result && i < sizeof only_12 / sizeof *only_12; i++) {
-        result = cm_sim_device_attribute(device, only_12[i].attribute, &value);
-        memcpy((char *)prop + only_12[i].offset, &value, sizeof value);
+    memset(prop, 0, PROP_12_BYTES);
+    for (size_t i = 0; i < sizeof pieces_of_12 / sizeof *pieces_of_12; i++)
+        memcpy((char *)prop + pieces_of_12[i].to, (char *)&now + pieces_of_12[i].from,
+               pieces_of_12[i].bytes);
+    for (size_t i = 0; !result && i < sizeof only_in_12 / sizeof *only_in_12; i++) {
+        result = cm_sim_device_attribute(device, only_in_12[i].attribute, &value);
+        memcpy((char *)prop + only_in_12[i].offset, &value, sizeof value);
     }
     CM_RT_END(result);
 }

@@ -166,6 +166,15 @@ def test_among_too_many_objects_the_nearest_are_searched(monkeypatch: pytest.Mon
     search = referrers.Search()
     assert search.garbage() is None  # of some objects: a collection reads all
     search.close()
+    loop = [new()]
+    loop.append(loop)
+    address = loop[0].data_ptr()
+    gc.disable()
+    try:
+        del loop  # no name leads to it: it was not come to, which says nothing of who holds it
+        assert paths_of(address) == [referrers.NOT_SEARCHED]
+    finally:
+        gc.enable()
 
 
 def test_graph_of_a_kept_loss() -> None:
@@ -591,7 +600,8 @@ def test_a_long_reading_is_beside_the_program(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(holders, "_analysis", analysis_here)
     with cuptimem.profile() as prof:
         train(48, each)
-    assert threads[-1] == threading.get_ident()  # at the end
+    # The end's; where another reading has begun beside it, either thread may come to its analysis first.
+    assert threading.get_ident() in threads
     assert len(paths(prof.report)) == 1 and paths(prof.report)[0].startswith("losses in train() → list[0:")
     assert "problems" not in prof.report.environment
 
