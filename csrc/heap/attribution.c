@@ -158,6 +158,12 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
+/* The same files save, too. */
+static bool is_load(const char *function)
+{
+    return function != NULL && strstr(function, "load") != NULL;
+}
+
 /* Of a file below PyTorch's root. */
 static uint16_t flags_inside(const char *file, const char *function)
 {
@@ -177,9 +183,9 @@ static uint16_t flags_inside(const char *file, const char *function)
         return NN;
     if (strcmp(file, "autograd/__init__.py") == 0) /* backward, grad */
         return ENGINE;
-    bool loads =
+    bool of_files =
         strcmp(file, "serialization.py") == 0 || strcmp(file, "jit/_serialization.py") == 0;
-    return loads ? LOADS : 0;
+    return of_files && is_load(function) ? LOADS : 0;
 }
 
 static bool has_end(const char *text, const char *end)
@@ -211,7 +217,7 @@ static int judge_code(cm_attribution *attribution, const cm_frame *frame)
         const char *inside = inside_torch(attribution, frame->file);
         if (inside != NULL)
             flags |= TORCH | flags_inside(inside, frame->function);
-        else if (has_end(frame->file, "/safetensors/torch.py"))
+        else if (has_end(frame->file, "/safetensors/torch.py") && is_load(frame->function))
             flags |= LOADS;
         if (cm_library_has(attribution->library, frame->file))
             flags |= LIBRARY;

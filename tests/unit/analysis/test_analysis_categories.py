@@ -570,8 +570,10 @@ def test_files_and_buckets(analyze: Analyze) -> None:
     t.alloc(0x2000, 32, t.stack((TORCH + "nn/parallel/distributed.py", "_ddp_init_helper", 9), TRAIN))
     t.alloc(0x3000, 16, t.stack((TORCH + "nn/parallel/distributed.py", "_sync", 9), TRAIN))
     t.free(0x3000)
+    t.alloc(0x4000, 8, t.stack((TORCH + "storage.py", "cpu", 273), (TORCH + "serialization.py", "_save", 9), TRAIN))
+    t.free(0x4000)
     train(t, nothing, nothing, steps=2)
-    assert allocated(analyze, t) == {"loaded": 64, "bucket": 32, "temporary": 16, "activation": 2}
+    assert allocated(analyze, t) == {"loaded": 64, "bucket": 32, "temporary": 24, "activation": 2}
 
 
 def test_a_workspace_that_a_library_was_given(analyze: Analyze) -> None:
