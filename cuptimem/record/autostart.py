@@ -269,7 +269,7 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
                 _command("no page was made", here, "timeline", "--open", "--", path)
 
     # Registered before anything of the program's, so it runs after everything of the program's.
-    atexit.register(core.process_at_exit(finish))
+    atexit.register(refusals.at_exit(core, finish))
 
 
 def _serve_metrics(settings: dict[str, str], window: "Window") -> None:

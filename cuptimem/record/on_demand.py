@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from cuptimem.errors import Error, own, recording_core
-from cuptimem.record import instruments, recorder
+from cuptimem.record import instruments, recorder, refusals
 from cuptimem.record.profiler import Profile
 from cuptimem.words import plural
 
@@ -306,7 +306,7 @@ def _prepare_exit(core: Any) -> None:
     global _prepared
     if not _prepared:
         _prepared = True
-        atexit.register(core.process_at_exit(_at_exit))
+        atexit.register(refusals.at_exit(core, _at_exit))
 
 
 def _at_exit() -> None:

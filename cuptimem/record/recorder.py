@@ -738,7 +738,7 @@ def _prepare_process(core: "ModuleType") -> None:
         return
     _prepared_pid = os.getpid()
     core.frames_hide(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
-    atexit.register(core.process_at_exit(_at_exit))
+    atexit.register(refusals.at_exit(core, _at_exit))
     os.register_at_fork(
         before=core.fork_before,
         after_in_parent=core.fork_parent,

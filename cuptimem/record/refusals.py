@@ -11,6 +11,7 @@ TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from cuptimem.record.recorder import Window
     from cuptimem.report.model import Report
@@ -67,10 +68,33 @@ def ended_program() -> BaseException | None:
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if not isinstance(error, BaseException):
         return None
-    # A script that does not compile has no frame, nor has a line typed at a prompt that does not.
-    frame = error.__traceback__.tb_frame if error.__traceback__ is not None else None
-    ended = frame.f_back is None if frame is not None else not hasattr(sys, "ps1")
+    frame = error.__traceback__.tb_frame if error.__traceback__ is not None else None  # None: it does not compile
+    ended = not hasattr(sys, "ps1") and (frame is None or frame.f_back is None)  # a prompt goes on
     return error if ended else None
+
+
+def at_exit(core: "ModuleType", function: "Callable[[], None]") -> "Callable[[], None]":
+    """A callable for atexit. It leaves the exit status of a program that Ctrl-C has ended."""
+
+    def run() -> None:
+        error = ended_program()
+        try:
+            function()
+        finally:
+            if type(error) is KeyboardInterrupt:
+                _interrupt()
+
+    made: Callable[[], None] = core.process_at_exit(run)
+    return made
+
+
+def _interrupt() -> None:
+    """Python dies by the signal only if an interrupt has left the last source text that it ran, and an import of ours
+    runs one for each dataclass."""
+    try:
+        exec("raise KeyboardInterrupt")
+    except KeyboardInterrupt:
+        return
 
 
 def note(error: BaseException) -> "dict[str, str]":
