@@ -144,6 +144,7 @@ class Computed:
             "all": self._all,
             "histc": self._histogram,
             "_amp_foreach_non_finite_check_and_unscale_": self._all_finite,
+            "_amp_update_scale_": self._update_scale,
         }.get(base)
         if special is not None:
             return special
@@ -501,6 +502,12 @@ class Computed:
         for tensor in gradients:
             self.elements.forget(tensor)
         self.elements.write(found, self._aten.zeros.default(found.shape, dtype=found.dtype, device=self._cpu), None)
+
+    def _update_scale(self, call: Call) -> None:
+        """GradScaler's scale, and the steps since it last grew."""
+        arguments, _, _ = self._inputs(call, True)
+        call.operator(*arguments)
+        self._put(list(call.arguments[:2]), arguments[:2])
 
     def _topk(self, call: Call) -> None:
         """Over known values as it is; a choice of experts over unknown ones is assumed."""

@@ -2,7 +2,8 @@
 
 A group without a result is enough for FSDP2. DistributedDataParallel reads each bucket's reduced gradients out of it,
 and fails in the first backward. PyTorch's own hook that leaves a bucket as it is (`noop_hook`) takes the reduction's
-place. Buckets, gradients and their copies stay as large as with the reduction that PyTorch does by default.
+place. Buckets, gradients and their copies stay as large as with the reduction that PyTorch does by default. It also
+cuts what is gathered along the first dimension, where NCCL takes any shape (SyncBatchNorm has one row): it gets it flat.
 
 On CUDA devices the group stands for NCCL: each has a communicator on its rank's device as soon as CUDA is in use.
 PyTorch makes one with a group's first collective, so a group without any is counted as if it had one.
@@ -21,6 +22,7 @@ from typing import Any
 def install(torch: ModuleType) -> None:
     """Raises what torch raises where it has no such class or method."""
     _count_communicators(torch)
+    _flatten_gathered(torch)
     parallel = torch.nn.parallel.DistributedDataParallel
     prepare = parallel._lazy_init  # before the first forward, when all hooks of the program's own are registered
 
@@ -82,6 +84,23 @@ def _count_communicators(torch: ModuleType) -> None:
     else:
         groups._new_process_group_helper = helper
     groups.destroy_process_group = torch.distributed.destroy_process_group = destroy_process_group
+
+
+def _flatten_gathered(torch: ModuleType) -> None:
+    if not torch.distributed.is_available():
+        return
+    groups = torch.distributed.distributed_c10d
+    name = "all_gather_single" if hasattr(groups, "all_gather_single") else "all_gather_into_tensor"  # before 2.14
+    gather = getattr(groups, name)
+
+    def gather_flat(output_tensor: Any, input_tensor: Any, group: Any = None, async_op: bool = False) -> Any:
+        is_member = not groups._rank_not_in_group(group)
+        if is_member and output_tensor.is_contiguous() and _is_fake(group or groups._get_default_group()):
+            output_tensor, input_tensor = output_tensor.view(-1), input_tensor.reshape(-1)
+        return gather(output_tensor, input_tensor, group, async_op)
+
+    setattr(groups, name, gather_flat)
+    setattr(torch.distributed, name, gather_flat)
 
 
 def _is_fake(group: Any) -> bool:

@@ -9,7 +9,10 @@ typedef struct layout {
     int64_t blocks;
 } layout;
 
-enum { DIMENSIONS = 64 }; /* PyTorch's own limit */
+enum {
+    DIMENSIONS = 64,        /* PyTorch's own limit */
+    FORGOTTEN_MAX = 1 << 16 /* blocks: of more than these what lies between is forgotten, too */
+};
 
 static layout layout_of(const cm_sim_tensor *tensor)
 {
@@ -23,17 +26,23 @@ static layout layout_of(const cm_sim_tensor *tensor)
     return found;
 }
 
+/* Bytes from its first element to its last. */
+static size_t span_of(const cm_sim_tensor *tensor)
+{
+    int64_t last = 0;
+
+    for (int64_t i = 0; i < tensor->dimensions; i++)
+        last += (tensor->sizes[i] - 1) * tensor->strides[i];
+    return (size_t)((last + 1) * tensor->item);
+}
+
 /* All of it is accessible memory of one device. */
 static bool reachable(const cm_sim_tensor *tensor, bool write)
 {
-    int64_t last = 0;
     int device;
 
-    if (tensor->dimensions > DIMENSIONS || !cm_sim_is_device(tensor->address))
-        return false;
-    for (int64_t i = 0; i < tensor->dimensions; i++)
-        last += (tensor->sizes[i] - 1) * tensor->strides[i];
-    return cm_sim_reach(tensor->address, (size_t)((last + 1) * tensor->item), write, &device);
+    return tensor->dimensions <= DIMENSIONS && cm_sim_is_device(tensor->address) &&
+           cm_sim_reach(tensor->address, span_of(tensor), write, &device);
 }
 
 static bool is_empty(const cm_sim_tensor *tensor)
@@ -99,6 +108,10 @@ int cm_sim_values_write(const cm_sim_tensor *tensor, const void *from, const uin
     if (!reachable(tensor, true))
         return -1;
     layout shape = layout_of(tensor);
+    if (from == NULL && shape.blocks > FORGOTTEN_MAX) {
+        cm_sim_known_forget((uintptr_t)tensor->address, span_of(tensor));
+        return 0;
+    }
     size_t item = (size_t)tensor->item, count = (size_t)shape.elements;
     for (int64_t block = 0; block < shape.blocks; block++) {
         uintptr_t at = (uintptr_t)tensor->address + (size_t)offset * item;

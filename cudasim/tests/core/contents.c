@@ -505,6 +505,14 @@ static void elements_of_tensors(void)
     /* All of it at once, a number without dimensions, and nothing at all. */
     EQUAL(cm_sim_values_write(&tensor, NULL, NULL), 0);
     EQUAL(cm_sim_values_read(&tensor, values, known), 0);
+    /* Of very many blocks also what lies between them. */
+    const int64_t many[] = {MIB / 8}, apart[] = {2};
+    cm_sim_tensor odd = {at + 1, 4, 1, many, apart};
+    cm_sim_tensor even = {at + 2, 4, 1, sizes, apart};
+    cm_sim_copy(at, host, sizeof host);
+    EQUAL(cm_sim_values_read(&even, values, known), ROWS);
+    EQUAL(cm_sim_values_write(&odd, NULL, NULL), 0);
+    EQUAL(cm_sim_values_read(&even, values, known), 0);
     cm_sim_tensor number = {at, 4, 0, NULL, NULL};
     EQUAL(cm_sim_values_write(&number, &(int32_t){77}, NULL), 0);
     EQUAL(cm_sim_values_read(&number, values, known), 1);

@@ -102,6 +102,8 @@ for step in range(3):
         assert gradients == parameters, "gradients"
     optimizer.step()
     optimizer.zero_grad()
+norm = DistributedDataParallel(nn.SyncBatchNorm(8).cuda())  # gathers into a single row
+norm(torch.randn(4, 8, 16, 16, device="cuda")).sum().backward()
 print("trained")
 """
 

@@ -160,12 +160,13 @@ found["finite"] = [
     torch.isfinite(loss).item(), torch.isnan(large).any().item(), torch.isinf(unknown).any().item(),
     torch.isfinite(infinite).tolist(), torch.isfinite(large).all().item(),
 ]
-scaler = torch.amp.GradScaler("cuda")
+scaler = torch.amp.GradScaler("cuda", init_scale=8.0, growth_interval=1)
 weight = torch.zeros(4, requires_grad=True, **cuda)
 optimizer = torch.optim.SGD([weight], lr=0.1)
 scaler.scale((weight * unknown[0, :4]).sum()).backward()
 scaler.step(optimizer)  # its gradients are taken to be finite
 scaler.update()
+found["scale"] = scaler.get_scale()  # twice as much
 """
     + END
 )
@@ -189,6 +190,7 @@ def test_what_is_unknown_stays_unknown(simulate: Callable[..., Any]) -> None:
         "saved": {"loss": 0.0},
         "mean": 0.0,
         "finite": [True, False, False, [True, False, False], True],
+        "scale": 16.0,
     }
     lines = UNKNOWN.splitlines()
     reads = {
