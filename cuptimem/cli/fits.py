@@ -4,6 +4,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuptimem import environ, interpreter
@@ -98,6 +99,7 @@ def _cases(request: argparse.Namespace) -> "list[Case]":
     setup = api.make_setup(
         device, request.memory, devices, request.context, request.conv_workspace, simulate.shares(request)
     )
+    setup = replace(setup, longest=request.longest)
     if request.compare_settings:
         return fitting.of_settings(setup, environ.inherited())
     single = request.memory or request.world_size

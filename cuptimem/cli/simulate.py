@@ -109,6 +109,13 @@ def add_model(result: argparse.ArgumentParser) -> None:
         help="sizes that depend on values, everywhere or where a line asks for them: see below",
     )
     result.add_argument(
+        "--longest",
+        type=_number,
+        default=0,
+        metavar="N",
+        help="run only the N largest batches of each DataLoader, the largest first",
+    )
+    result.add_argument(
         "--allow-oom",
         action="store_true",
         help="the program may catch OutOfMemoryErrors (a search for a batch size)",
@@ -150,6 +157,7 @@ def main(arguments: Sequence[str]) -> int:
         setup = api.make_setup(
             request.device, request.memory, request.devices, request.context, request.conv_workspace, shares(request)
         )
+        setup = replace(setup, longest=request.longest)
     except (Error, ValueError) as error:  # no such device, or numbers that make no sense
         ours.error(str(error))
     if request.environment:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cuptimem.simulation.computed import Computed
     from cuptimem.simulation.data_sizes import Assumed
     from cuptimem.simulation.host_reads import HostReads
+    from cuptimem.simulation.longest import Longest
 
 VARIABLE = "CUPTIMEM_SIM_CHILD"
 OFF = "CUPTIMEM_SIM_VALUES"  # "0": nothing is computed, for tests that compare
@@ -49,8 +50,11 @@ class _Child:
         self.assumed: Assumed | None = None
         self.reads: HostReads | None = None
         self.computed: Computed | None = None
+        self.longest: Longest | None = None
         self.threads: list[dict[str, Any]] = []
         watched = {"torch": self._torch_loaded, "threading": self._threading_loaded}
+        if int(settings["longest"]):
+            watched["torch.utils.data.dataloader"] = self._dataloader_loaded
         if "world.size" in settings:
             watched["deepspeed"] = self._deepspeed_loaded
         self.watch = ImportWatch(watched, self._failed)
@@ -85,6 +89,13 @@ class _Child:
                 fake_world.install(torch, self.settings["world.folder"], rank, size)
             except own(AttributeError) as error:
                 self.problems.append(f"ranks are not prepared for this version of torch: {error}")
+
+    def _dataloader_loaded(self, dataloader: ModuleType) -> None:
+        from cuptimem.errors import recording_core
+        from cuptimem.simulation.longest import Longest
+
+        self.longest = Longest(sys.modules["torch"], recording_core(), int(self.settings["longest"]))
+        self.longest.install(dataloader)
 
     def _deepspeed_loaded(self, deepspeed: ModuleType) -> None:
         from cuptimem.simulation import fake_world
@@ -134,7 +145,11 @@ class _Child:
                 note["cuda"] = None if self.torch is None else _cuda(self.torch)
             except own(Exception) as error:  # of a program that is ending, nothing is certain
                 self.problems.append(f"how it ended is not known: {type(error).__name__}: {error}")
-        note["problems"] = [*self.problems, *([] if self.computed is None else self.computed.problems())]
+        note["problems"] = [
+            *self.problems,
+            *([] if self.longest is None else self.longest.said()),
+            *([] if self.computed is None else self.computed.problems()),
+        ]
         path = os.path.join(self.folder, f"child-{self.pid}.note")
         try:
             with open(made(f"{path}.new"), "w", encoding="utf-8") as file:

@@ -36,6 +36,12 @@ class DeviceFacts:
         return f"cuda:{self.index}"
 
 
+def says_full(message: str) -> bool:
+    """Of PyTorch's allocator, or of a library whose handle found no room."""
+    text = message.lower()
+    return "cuda error: out of memory" in text or "cuda out of memory" in text or "_alloc_failed" in text
+
+
 @dataclass(frozen=True, slots=True)
 class Raised:
     """An exception that ended the program."""
@@ -53,10 +59,7 @@ class Raised:
         return (
             "OutOfMemoryError" in self.bases
             and ("cuda" in text or "gpu" in text)
-            or (
-                "RuntimeError" in self.bases
-                and ("cuda error: out of memory" in text or "cuda out of memory" in text or "_alloc_failed" in text)
-            )
+            or ("RuntimeError" in self.bases and says_full(text))
         )
 
     @property

@@ -3,7 +3,7 @@
 A group without a result is enough for FSDP2. DistributedDataParallel reads each bucket's reduced gradients out of it,
 and fails in the first backward. PyTorch's own hook that leaves a bucket as it is (`noop_hook`) takes the reduction's
 place. Buckets, gradients and their copies stay as large as with the reduction that PyTorch does by default. It also
-cuts what is gathered along the first dimension, where NCCL takes any shape (SyncBatchNorm has one row): it gets it flat.
+cuts what is gathered along the first dimension, where NCCL takes any shape (SyncBatchNorm has one row).
 
 On CUDA devices the group stands for NCCL: each has a communicator on its rank's device as soon as CUDA is in use.
 PyTorch makes one with a group's first collective, so a group without any is counted as if it had one.

@@ -6,6 +6,7 @@ the next one may fit on a card that takes less. No out-of-memory handling of the
 refused request does not fit, whether the program went on after it or not.
 """
 
+import math
 import os
 import re
 import tempfile
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from cuptimem import sizes
 from cuptimem.errors import Error
 from cuptimem.simulation import facts, try_imports
 from cuptimem.simulation.launch import Setup
@@ -108,6 +110,7 @@ class _Search:
         self.memory, self.step = memory, step
         self.tries: list[SizeTried] = []
         self.only_whole = False  # what comes behind the first steps takes more than they do
+        self.growth = 0.0  # bytes by which the reserved peak is predicted to grow with each
 
     def run(self, size: int, steps: int | None, trace: str = "") -> SizeTried:
         change = f"{self._way.change}{size}" if self._way.change else ""
@@ -221,8 +224,10 @@ def find(
 
 
 def _predicted(peak: Callable[[int], int], search: _Search, start: SizeTried) -> int:
-    """The largest size whose tensors would find room."""
-    room = search.memory - start.tried.beside_bytes
+    """The largest size whose tensors would find room beside a cache as large, in proportion, as the start has."""
+    cached = max(1.0, (start.tried.reserved_bytes or 0) / (_peak(start) or 1))
+    room = int((search.memory - start.tried.beside_bytes) / cached)
+    search.growth = cached * (peak(2 * start.size) - peak(start.size)) / start.size
     low, high = start.size // search.step, 2 * start.size // search.step
     while high * search.step <= MOST and peak(high * search.step) <= room:
         low, high = high, 2 * high
@@ -245,12 +250,17 @@ def _narrow(search: _Search, candidate: int, steps: int | None, progress: Callab
         last, end = fitting[-1].size, MOST + search.step if too_large is None else too_large.size
         if last >= MOST or (too_large is None and not _grows_at_all(search)):
             return
-        if failures > 1:
+        missing = 0 if tried.fits else _missing(tried.tried)
+        if failures > 2 or (failures > 1 and not missing):
             guess = (last + end) // 2
+        elif missing and search.growth > 0:
+            guess = tried.size - math.ceil(missing / search.growth)
         elif len(fitting) > 1:
             guess = search.guess(lambda one: search.memory - one.tried.beside_bytes - (one.tried.reserved_bytes or 0))
         else:
             guess = last + (end - last) * _WITHOUT_CACHE // 100  # what the cache cannot give out is not predicted
+        if guess >= end:  # what did not fit was no part of the peak
+            guess = (last + end) // 2
         candidate = max(last + search.step, min(search.rounded(guess), end - search.step))
 
 
@@ -291,11 +301,17 @@ def _grows(search: _Search) -> str:
 
 
 def _ran_out(one: SizeTried) -> bool:
-    return one.tried.ooms > 0 and not one.tried.timed_out
+    return (one.tried.ooms > 0 or facts.says_full(one.tried.error or "")) and not one.tried.timed_out
 
 
 def _lacked(one: SizeTried) -> str:
     return refusal(one.tried) or f"the program caught {one.tried.ooms} OutOfMemoryErrors"
+
+
+def _missing(tried: Tried) -> int:
+    """At least so many bytes more it would have taken; 0: not known."""
+    asked, free = (re.search(one, tried.error or "") for one in (_ASKED, _FREE))
+    return 0 if asked is None or free is None else max(0, sizes.parse(asked[1]) - sizes.parse(free[1]))
 
 
 def refusal(tried: Tried) -> str:

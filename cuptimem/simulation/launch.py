@@ -62,6 +62,7 @@ class Setup:
     other_integers: int = 0  # what such integers read as
     collects: bool = False  # Python's collector runs whenever tensors have grown by a share of the device
     pinned: tuple[str, ...] = ()  # lines, as FILE:LINE, at which all that is read does so each time
+    longest: int = 0  # batches of each loader that run; 0: all of them
     world: World | None = None  # the rank that runs, of several; None: the program is none of several
 
     @property
@@ -253,6 +254,7 @@ def run(
         "collects": str(int(setup.collects)),
         "other_branches": str(int(setup.other_branches)),
         "other_integers": str(setup.other_integers),
+        "longest": str(setup.longest),
         "timeout": str(timeout or 0),
         "parent": str(os.getpid()),
         **{f"pin.{line}": "1" for line in setup.pinned},

@@ -44,6 +44,14 @@ try:
 except torch.OutOfMemoryError:
     torch.empty(1, device="cuda")
 """
+# A library's handle finds no room; PyTorch's allocator is not asked.
+FOR_A_HANDLE = """\
+import sys, torch
+size = int(sys.argv[sys.argv.index("--batch") + 1])
+kept = torch.empty(size << 20, dtype=torch.uint8, device="cuda")
+if size > 1000:
+    raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+"""
 
 
 MEMORY = 2 << 30  # of all: they share a process, and so a device
@@ -106,3 +114,9 @@ def test_a_caught_refusal_does_not_fit(ask):
     code, found = ask(CAUGHT, "--arg=--batch", "--start", "64")
     assert code == 0 and found["predicted"] is None, found["reason"]
     assert found["size"] == (MEMORY - found["context"]) // (1 << 20) and found["next"] == found["size"] + 1
+
+
+def test_no_room_for_a_librarys_handle_is_no_room(ask):
+    code, found = ask(FOR_A_HANDLE, "--arg=--batch", "--start", "64")
+    assert (code, found["size"], found["next"]) == (0, 1000, 1001), found["reason"]
+    assert "CUBLAS_STATUS_ALLOC_FAILED" in found["reason"]

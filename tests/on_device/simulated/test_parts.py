@@ -191,3 +191,37 @@ def test_an_environment_laid_over_another(sim_python, simulate, tmp_path):
         assert done.code in (0, 4), done.err
         assert [row["operator"] for row in done.answer["assumptions"]] == ["nonzero"]  # the child started
         assert done.answer["peak"]["contributors"] and done.answer["notes"] == []
+
+
+LENGTHS = """\
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+class Text(Dataset):
+    def __len__(self):
+        return 40
+    def __getitem__(self, i):
+        return {"ids": torch.ones((i * 7) % 40 + 1, dtype=torch.long), "label": i}
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter([torch.ones(3)] * 5)
+def padded(rows):
+    return {"ids": torch.nn.utils.rnn.pad_sequence([row["ids"] for row in rows], batch_first=True)}
+torch.manual_seed(3)
+for workers in (0, 2):
+    loader = DataLoader(Text(), 1, shuffle=True, collate_fn=padded, num_workers=workers)
+    for epoch in range(2):
+        print([batch["ids"].cuda().shape[1] for batch in loader], len(loader))
+print(len([one.cuda() for one in DataLoader(Stream(), 1)]))
+"""
+
+
+def test_only_the_largest_batches_of_a_loader_run(simulate):
+    done = simulate(LENGTHS, "--longest", "3", "--no-retry")
+    assert done.code == 0, done.err
+    assert done.err.count("[40, 39, 38] 3\n") == 4 and "\n5\n" in done.err, done.err
+    notes = [note for note in done.answer["notes"] if note.startswith("DataLoader of")]
+    assert notes == [
+        "DataLoader of Text, batch size 1: 3 of 40 batches ran, the largest: 320 B where half have at most 168 B; "
+        "those between may leave more in PyTorch's cache",
+        "DataLoader of Stream, batch size 1: is a stream: its batches come as they are",
+    ]
