@@ -220,7 +220,9 @@ static void on_module_call(PyObject *const *arguments, Py_ssize_t count)
 
 static void see_module_return(PyObject *const *arguments, Py_ssize_t count, PyObject *result)
 {
-    if (--depth == 0 && result != NULL && cm_is_recording() && cm_py_walks_call())
+    bool outermost = --depth == 0;
+    if (result != NULL && cm_is_recording() && cm_py_walks_call(outermost) &&
+        (outermost || !cm_autograd_in_node()))
         cm_py_walks_make();
 }
 

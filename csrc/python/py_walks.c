@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../base/clock.h"
 #include "../base/event.h"
 #include "py_hidden.h"
 
@@ -23,9 +24,11 @@ static struct {
     atomic_ulong modules, optimizers;           /* made so far */
     atomic_ulong walks, last;                   /* last: the tick of the latest walk */
     atomic_ulong modules_then, optimizers_then; /* made by then */
+    atomic_ullong inner_ns;                     /* before it no inner call goes on with slices */
 } counts;
 
-enum { FEWEST_MADE = 1 << 10, MOST_MADE = 1 << 17 };
+/* INNER_EVERY_NS: a forward of many modules is to be paused once in that time. */
+enum { FEWEST_MADE = 1 << 10, MOST_MADE = 1 << 17, INNER_EVERY_NS = 20000000 };
 
 static PyObject *made; /* weak references in the order of making, and their kinds; by the GIL */
 static Py_ssize_t made_bound;
@@ -119,13 +122,33 @@ static int search_due(unsigned long tick)
     return due ? CM_DUE_LOOK : 0;
 }
 
-bool cm_py_walks_call(void)
+static void walk_at(unsigned long tick)
+{
+    atomic_fetch_or(&counts.due, CM_DUE_WALK);
+    counts.walks++;
+    counts.last = tick;
+    counts.modules_then = counts.modules;
+    counts.optimizers_then = counts.optimizers;
+}
+
+bool cm_py_walks_call(bool outermost)
 {
     if (!counts.on || counts.ticks > 0 || counts.passes > 0)
         return false;
-    int due = search_due(atomic_fetch_add(&counts.calls, 1) + 1);
-    atomic_fetch_or(&counts.due, due);
-    return due != 0 || counts.more;
+    if (!outermost) {
+        if (!counts.more || counts.optimizers > 0 || cm_clock_monotonic_ns() < counts.inner_ns)
+            return false;
+        counts.inner_ns = cm_clock_monotonic_ns() + INNER_EVERY_NS;
+        return true;
+    }
+    unsigned long call = atomic_fetch_add(&counts.calls, 1) + 1;
+    int search = search_due(call);
+    atomic_fetch_or(&counts.due, search);
+    bool made = counts.modules != counts.modules_then;
+    if (counts.optimizers > 0 || (call & (call - 1)) != 0 || (call > 1 && !made))
+        return search != 0 || counts.more;
+    walk_at(call);
+    return true;
 }
 
 bool cm_py_walks_tick(bool pass)
@@ -133,6 +156,8 @@ bool cm_py_walks_tick(bool pass)
     if (!counts.on)
         return false;
     unsigned long tick = atomic_fetch_add(pass ? &counts.passes : &counts.ticks, 1) + 1;
+    if (tick == 1) /* those so far followed calls */
+        counts.last = counts.walks = 0;
     /* Passes are ignored if there is an optimizer, whose first step follows the first pass. */
     if (pass && (counts.ticks > 0 || (tick == 1 && counts.optimizers > 0)))
         return false;
@@ -140,11 +165,7 @@ bool cm_py_walks_tick(bool pass)
     atomic_fetch_or(&counts.due, search);
     if (!is_due(tick))
         return search != 0 || counts.more;
-    atomic_fetch_or(&counts.due, CM_DUE_WALK);
-    counts.walks++;
-    counts.last = tick;
-    counts.modules_then = counts.modules;
-    counts.optimizers_then = counts.optimizers;
+    walk_at(tick);
     return true;
 }
 

@@ -7,9 +7,11 @@
  *
  * A search reads the trace, so searches get rarer, too: tick 24, 36, 72, 144 and so on; tick 12
  * is for recordings that are too long to be read at tick 24. Without ticks, outermost calls of
- * modules are counted.
+ * modules are counted; without an optimizer, too, a walk follows the first one, and later ones 2,
+ * 4, 8 and so on if a module was made since: inference has no other moment.
  *
- * What takes longer than a slice (cuptimem/objects/slices.py) goes on at the next tick. */
+ * What takes longer than a slice (cuptimem/objects/slices.py) goes on at the next tick; without
+ * ticks at a module's return, at most every 20 ms. */
 #ifndef CM_PYTHON_PY_WALKS_H
 #define CM_PYTHON_PY_WALKS_H
 
@@ -26,8 +28,9 @@ enum { CM_DUE_WALK = 1, CM_DUE_LOOK = 2, CM_DUE_LOOK_SOONER = 4, CM_DUE_SLICE = 
 /* Counts a tick of an optimizer or of a backward pass. Returns whether anything is due, which then
  * counts as made. A pass counts only if no optimizer ticks. Any thread, no GIL needed. */
 bool cm_py_walks_tick(bool pass);
-/* Counts an outermost call of a module. Returns whether a search is due. */
-bool cm_py_walks_call(void);
+/* Counts an outermost call of a module. Returns whether anything is due, for an inner one whether
+ * slices are left. */
+bool cm_py_walks_call(bool outermost);
 
 /* Makes what is due, hidden from the program's profilers and tracers. With the GIL. An exception
  * set afterwards is the program's (py_hidden.h). */

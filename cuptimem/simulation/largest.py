@@ -135,11 +135,13 @@ class _Search:
     def rounded(self, size: int) -> int:
         return max(self.step, min(size, MOST) // self.step * self.step)
 
-    def guess(self, room: Callable[[SizeTried], int]) -> int:
-        """By a line through the two largest that fit."""
-        *_, before, last = self.fitting
+    def guess(self) -> int:
+        """By a line through the two largest that fit, in leaps that double: a cache that fills the device gives way."""
+        *smaller, before, last = self.fitting
         growth = (_peak(last) - _peak(before)) / (last.size - before.size)
-        return last.size + int(room(last) / growth) if growth > 0 else MOST
+        room = self.memory - last.tried.beside_bytes - (last.tried.reserved_bytes or 0)
+        leap = 2 * (last.size - before.size) if smaller else last.size // 50
+        return last.size + max(leap, int(room / growth)) if growth > 0 else MOST
 
 
 def _peak(one: SizeTried) -> int:
@@ -256,7 +258,7 @@ def _narrow(search: _Search, candidate: int, steps: int | None, progress: Callab
         elif missing and search.growth > 0:
             guess = tried.size - math.ceil(missing / search.growth)
         elif len(fitting) > 1:
-            guess = search.guess(lambda one: search.memory - one.tried.beside_bytes - (one.tried.reserved_bytes or 0))
+            guess = search.guess()
         else:
             guess = last + (end - last) * _WITHOUT_CACHE // 100  # what the cache cannot give out is not predicted
         if guess >= end:  # what did not fit was no part of the peak

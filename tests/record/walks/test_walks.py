@@ -201,7 +201,26 @@ def test_backward_passes_count_where_no_optimizer_steps(trace: Path) -> None:
             model(torch.ones(1, 3)).sum().backward()
             model.zero_grad()
         after = len(gc.get_objects()) > 0  # the main thread comes by
-    assert after and len(read(trace)) == 4
+    assert after and len(read(trace)) == 5  # at start, after the first call and two passes, at the end
+
+
+@pytest.mark.parametrize("calls", [1, 20])
+def test_a_model_that_only_infers_and_is_gone_at_the_end(
+    trace: Path, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cuptimem.objects.slices._FREE_SECONDS", 1e9)
+
+    def infer() -> None:
+        model = torch.nn.Sequential(*(mlp() for _ in range(100))).eval()  # more than one slice of a walk takes
+        with torch.inference_mode():
+            for _ in range(calls):
+                for layer in model:
+                    layer(torch.ones(2, 4))
+
+    with cuptimem.profile(trace):
+        infer()
+    names = set().union(*(walk.of(PARAMETER) for walk in read(trace)))
+    assert {"0.0.weight", "99.3.weight"} <= names
 
 
 def test_a_compiled_module_is_called_as_the_original(trace: Path) -> None:
