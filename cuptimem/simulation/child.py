@@ -53,7 +53,7 @@ class _Child:
         self.longest: Longest | None = None
         self.threads: list[dict[str, Any]] = []
         watched = {"torch": self._torch_loaded, "threading": self._threading_loaded}
-        if int(settings["longest"]):
+        if "longest" in settings:
             watched["torch.utils.data.dataloader"] = self._dataloader_loaded
         if "world.size" in settings:
             watched["deepspeed"] = self._deepspeed_loaded

@@ -110,6 +110,7 @@ class _Search:
         self.memory, self.step = memory, step
         self.tries: list[SizeTried] = []
         self.only_whole = False  # what comes behind the first steps takes more than they do
+        self.leap = 0  # the next one, 0: none was made
         self.growth = 0.0  # bytes by which the reserved peak is predicted to grow with each
 
     def run(self, size: int, steps: int | None, trace: str = "") -> SizeTried:
@@ -136,12 +137,17 @@ class _Search:
         return max(self.step, min(size, MOST) // self.step * self.step)
 
     def guess(self) -> int:
-        """By a line through the two largest that fit, in leaps that double: a cache that fills the device gives way."""
-        *smaller, before, last = self.fitting
+        """By a line through the two largest that fit. A cache that fills the device gives way, so where that leaves no
+        room, by leaps that double."""
+        *_, before, last = self.fitting
         growth = (_peak(last) - _peak(before)) / (last.size - before.size)
+        if growth <= 0:
+            return MOST
         room = self.memory - last.tried.beside_bytes - (last.tried.reserved_bytes or 0)
-        leap = 2 * (last.size - before.size) if smaller else last.size // 50
-        return last.size + max(leap, int(room / growth)) if growth > 0 else MOST
+        more, leap = int(room / growth), self.leap or max(self.step, last.size // 50)
+        if more <= leap:
+            more, self.leap = leap, 2 * leap
+        return last.size + more
 
 
 def _peak(one: SizeTried) -> int:
@@ -313,7 +319,10 @@ def _lacked(one: SizeTried) -> str:
 def _missing(tried: Tried) -> int:
     """At least so many bytes more it would have taken; 0: not known."""
     asked, free = (re.search(one, tried.error or "") for one in (_ASKED, _FREE))
-    return 0 if asked is None or free is None else max(0, sizes.parse(asked[1]) - sizes.parse(free[1]))
+    if asked is None or free is None:
+        return 0
+    wanted, left = (sizes.parse(one[1].removesuffix(" bytes")) for one in (asked, free))
+    return max(0, wanted - left)
 
 
 def refusal(tried: Tried) -> str:

@@ -254,11 +254,11 @@ def run(
         "collects": str(int(setup.collects)),
         "other_branches": str(int(setup.other_branches)),
         "other_integers": str(setup.other_integers),
-        "longest": str(setup.longest),
         "timeout": str(timeout or 0),
         "parent": str(os.getpid()),
         **{f"pin.{line}": "1" for line in setup.pinned},
         **{f"assume.{operator}": repr(share) for operator, share in (setup.assume or {}).items()},
+        **({"longest": str(setup.longest)} if setup.longest else {}),
         **({} if setup.world is None else setup.world.settings()),
     }
     with open(child.made(os.path.join(folder, child.SETTINGS)), "w", encoding="utf-8") as file:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import heapq
 import random
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -51,7 +52,11 @@ class Longest:
             # An attribute of its own, that its __setattr__ does not know.
             chosen = one.__dict__.get("_cuptimem_longest")
             if chosen is None or chosen[0] is not sampler:
-                found = self._core.call_unrecorded(self._longest, one, sampler, kinds)
+                try:
+                    found = self._core.call_unrecorded(self._longest, one, sampler, kinds)
+                except own(Exception) as error:  # a data set that makes samples in a worker alone, for one
+                    self._say(one, f"its batches come as they are: {type(error).__name__} where they were looked at")
+                    found = sampler
                 chosen = one.__dict__["_cuptimem_longest"] = (sampler, found)
             return chosen[1]
 
@@ -61,7 +66,7 @@ class Longest:
         fetcher = kinds.create_fetcher(
             loader._dataset_kind, loader.dataset, loader._auto_collation, loader.collate_fn, loader.drop_last
         )
-        states = self._torch.get_rng_state(), random.getstate()
+        restore = self._random_states(loader)
         end = time.monotonic() + _SECONDS
         largest: list[tuple[int, int, Any]] = []
         sizes: list[int] = []
@@ -76,8 +81,7 @@ class Longest:
                 if not is_whole:
                     break
         finally:
-            self._torch.set_rng_state(states[0])
-            random.setstate(states[1])
+            restore()
         largest.sort(key=lambda one: one[:2], reverse=True)
         if sizes:
             middle = sorted(sizes)[len(sizes) // 2]
@@ -88,6 +92,23 @@ class Longest:
                 f"{text(middle)}; those between may leave more in PyTorch's cache",
             )
         return [indices for _, _, indices in largest]
+
+    def _random_states(self, loader: Any) -> Callable[[], None]:
+        """What puts them back: a sampler draws from them, and so may a data set."""
+        numpy = sys.modules.get("numpy.random")
+        torch, python = self._torch.get_rng_state(), random.getstate()
+        array = None if numpy is None else numpy.get_state()
+        own_state = None if loader.generator is None else loader.generator.get_state()
+
+        def restore() -> None:
+            self._torch.set_rng_state(torch)
+            random.setstate(python)
+            if numpy is not None:
+                numpy.set_state(array)
+            if own_state is not None:
+                loader.generator.set_state(own_state)
+
+        return restore
 
     def _bytes(self, value: Any, depth: int = 0) -> int:
         if isinstance(value, self._torch.Tensor):

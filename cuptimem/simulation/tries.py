@@ -218,14 +218,7 @@ class Server:
         if self._cpu:
             return ""
         high_end = int(self._setup is not None and self._setup.high_end)
-        wishes = {
-            "high_end": high_end,
-            "collects": 0,
-            "other_branches": 0,
-            "other_integers": 0,
-            "longest": 0,
-            "timeout": 0,
-        }
+        wishes = {"high_end": high_end, "collects": 0, "other_branches": 0, "other_integers": 0, "timeout": 0}
         with open(os.path.join(self._folder, SETTINGS), "w", encoding="utf-8") as file:
             file.writelines(f"{name}={value}\n" for name, value in {**wishes, "parent": os.getpid()}.items())
         return self._folder
