@@ -1,10 +1,12 @@
-"""Results of long runs: docs/FOLDER/<date>.md, or <date>-NAME.md for several of a day; and parts of pages."""
+"""Results of long runs: docs/FOLDER/<date>.md, or <date>-NAME.md for several of a day; parts of pages; JSON."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 END = "<!-- to here -->"
@@ -33,3 +35,15 @@ def table(rows: Mapping[str, object]) -> list[str]:
     """Numbers by what they count."""
     shown = {what: f"{value:,}" if isinstance(value, int) else value for what, value in rows.items()}
     return ["| what | number |", "|---|---:|", *(f"| {what} | {value} |" for what, value in shown.items())]
+
+
+def json_text(result: Mapping[str, Any]) -> str:
+    """JSON with a line for each entry, and for each row of a list of rows: short, and a change is read in a diff."""
+    entries = []
+    for key, value in result.items():
+        if isinstance(value, list) and any(isinstance(row, (dict, list)) for row in value):
+            rows = ",\n".join(f"  {json.dumps(row)}" for row in value)
+            entries.append(f" {json.dumps(key)}: [\n{rows}\n ]")
+        else:
+            entries.append(f" {json.dumps(key)}: {json.dumps(value)}")
+    return "{\n" + ",\n".join(entries) + "\n}\n"

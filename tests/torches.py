@@ -164,7 +164,7 @@ def main(arguments: list[str]) -> int:
             "versions": {v: versions[v] for v in ordered},
         }
         RESULTS.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(result, indent=2) + "\n")
+        path.write_text(results.json_text(result))
         PAGE.write_text(results.replaced(PAGE.read_text(), table(newest()), MARK))
     return 0 if good else 1
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from evidence.advice import suite
+from tests.results import json_text
 
 TIMEOUT = 600  # of all changes of a program
 
@@ -94,7 +95,7 @@ def main() -> int:
                 print(error, flush=True)
                 wrong += 1
                 continue
-        (suite.PROGRAMS / f"{program.name}.json").write_text(json.dumps(counted, indent=1) + "\n")
+        (suite.PROGRAMS / f"{program.name}.json").write_text(json_text(counted))
         lines = table(dataclasses.replace(program, counted=counted))
         wrong += sum("!!" in line for line in lines)
         print(*lines, sep="\n", flush=True)

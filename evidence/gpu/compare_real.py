@@ -28,6 +28,7 @@ from evidence.gpu import tables
 from evidence.gpu.compare import Comparison, compare
 from tests.on_device.simulated import device
 from tests.on_device.simulated.programs import PROGRAMS, Program
+from tests.results import json_text
 
 NO_GPU = 77
 # What a device's name must match for a profile of the simulator to be of its kind.
@@ -168,7 +169,7 @@ def compare_all(
             "simulated": modelled,
             "comparisons": rows,
         }
-        path.write_text(json.dumps(result, indent=1) + "\n")
+        path.write_text(json_text(result))
         tables.write()
         print(f"written: {path.relative_to(tables.ROOT)}, {tables.FINDINGS.name}, {tables.LIMITS.name}")
     return 0 if equal else 1

@@ -16,7 +16,6 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
-import json
 import platform
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from typing import Any
 from evidence.leaks import public, results, suite
 from evidence.leaks.judge import Said, judge
 from evidence.leaks.truth import ROOT, Oracle, Truth, Undecided
+from tests.results import json_text
 
 DOCS = ROOT / "evidence" / "leaks" / "results"
 BUILD = ROOT / "build" / "evidence"  # the environment of programs that need more than torch
@@ -130,7 +130,7 @@ def save(rows: Sequence[results.Row], seconds: float, scripts: Sequence[dict[str
     DOCS.mkdir(parents=True, exist_ok=True)
     about = _about(seconds)
     target = DOCS / f"{about['date']}.json"
-    target.write_text(json.dumps(results.as_json(rows, about, scripts), indent=1) + "\n")
+    target.write_text(json_text(results.as_json(rows, about, scripts)))
     (DOCS / "README.md").write_text(results.as_markdown(rows, about, target.name))
     return target
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.attribution import suite
+from tests.results import json_text
 
 
 def count(program: suite.Program, arguments: list[str], folder: Path) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def main() -> int:
                 print(error, flush=True)
                 failed += 1
                 continue
-            (suite.PROGRAMS / f"{program.name}.json").write_text(json.dumps(counted, indent=1) + "\n")
+            (suite.PROGRAMS / f"{program.name}.json").write_text(json_text(counted))
             print(f"{program.name}: {counted['peak']:,} {counted['allocator']:,} {counted['lines'][:2]}", flush=True)
     return 1 if failed else 0
 
