@@ -193,7 +193,7 @@ static bool emit_block(converter *c, const device *d, const block *b)
 
 static bool emit_reserved(converter *c, const device *d)
 {
-    return emit(c, event_of(d, CM_EV_RESERVED, (uint64_t)d->live, d->reserved));
+    return d->is.unreported || emit(c, event_of(d, CM_EV_RESERVED, (uint64_t)d->live, d->reserved));
 }
 
 static bool emit_seed(converter *c, device *d, const cm_snap_before *b)

@@ -8,9 +8,10 @@
 #include "history.h"
 
 /* The device of a number, as a snapshot that cuptimem wrote names it: "0 is cuda:0, 1 is cpu". */
-static bool find_name(const char *text, size_t length, int32_t number, char *name, size_t size)
+static bool find_name(const cm_snap *s, uint32_t id, int32_t number, char *name, size_t size)
 {
-    const char *end = text + length;
+    size_t length;
+    const char *text = cm_snap_text(s, id, &length), *end = text + length;
     while (text < end) {
         char *rest;
         const char *comma = memchr(text, ',', (size_t)(end - text));
@@ -41,11 +42,10 @@ static void name_device(const cm_snap *s, cm_snap_device *d)
                  {"privateuseone", 20},
                  {"pinned", CM_DEVICE_PINNED}};
     char name[32];
-    size_t length;
-    const char *text = cm_snap_text(s, s->devices, &length);
     d->type = s->from_xpu ? CM_DEVICE_XPU : CM_DEVICE_CUDA;
     d->index = (int8_t)d->number;
-    if (s->devices == 0 || !find_name(text, length, d->number, name, sizeof name))
+    d->unreported = s->unreported != 0 && find_name(s, s->unreported, d->number, name, sizeof name);
+    if (s->devices == 0 || !find_name(s, s->devices, d->number, name, sizeof name))
         return;
     char *colon = strchr(name, ':');
     d->index = -1;

@@ -9,7 +9,8 @@ enum { CM_SNAP_DEVICES_MAX = 128 };
 typedef struct cm_snap_device {
     uint8_t type; /* as in events */
     int8_t index;
-    int32_t number; /* in the snapshot; CM_SNAP_ANY_DEVICE of host memory */
+    bool unreported; /* the recording that it is exported from has no total of reserved bytes */
+    int32_t number;  /* in the snapshot; CM_SNAP_ANY_DEVICE of host memory */
     cm_snap_range segments, events;
 } cm_snap_device;
 

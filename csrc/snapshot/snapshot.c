@@ -421,6 +421,7 @@ static bool judge(cm_snap *s, const fields *f, cm_value *out)
         s->exporter = text_of(f, CM_SAYS_EXPORTER);
         s->devices = text_of(f, CM_SAYS_DEVICES);
         s->missing = text_of(f, CM_SAYS_MISSING);
+        s->unreported = text_of(f, CM_SAYS_UNREPORTED);
     }
     *out = (cm_value){.memo = out->memo, .kind = kind};
     return true;

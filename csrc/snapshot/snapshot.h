@@ -77,7 +77,7 @@ typedef struct cm_snap {
 
     /* What the whole names. */
     cm_snap_range device_traces, host_events, all_segments, host_segments, annotations;
-    uint32_t settings, exporter, devices, missing; /* texts */
+    uint32_t settings, exporter, devices, missing, unreported; /* texts */
     bool settings_known, from_xpu, has_traces;
     int64_t max_split; /* 0: none */
     uint8_t divisions[CM_SNAP_POWERS];

@@ -40,6 +40,7 @@
     KEY(CUPTIMEM, "cuptimem") \
     KEY(DEVICES, "devices") \
     KEY(MISSING, "missing") \
+    KEY(UNREPORTED, "unreported") \
     KEY(ALONE, "alone") \
     KEY(BEFORE_START, "before_start") \
     KEY(MAX_SPLIT_SIZE, "max_split_size") \

@@ -149,10 +149,13 @@ class _Export:
                 is_empty = False
                 file.write(piece)
         file.write(SETITEM if is_empty else APPENDS + SETITEM)
+        devices = {f"{number} is {name}": name for number, name in enumerate(order) if name is not None}
+        report = self._source.report
         about = {
             "exporter": f"cuptimem {cuptimem.__version__}",
-            "devices": ", ".join(f"{number} is {name}" for number, name in enumerate(order) if name is not None),
+            "devices": ", ".join(devices),
             "missing": "; ".join(notes),
+            "unreported": ", ".join(row for row, name in devices.items() if report.device(name).reserved_peak is None),
         }
         pieces = [string("cuptimem"), DICT, MARK]
         for key, value in about.items():
