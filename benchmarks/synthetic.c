@@ -82,7 +82,7 @@ typedef struct machine {
     cm_synthetic_on on;
     uint64_t segment_left, workspace, totals_at;
     uint32_t correlation, torch_library, cublas_library, workspace_stack;
-    int64_t reserved;
+    int64_t reserved, reported;
 } machine;
 
 static uint64_t draw(machine *m)
@@ -272,7 +272,7 @@ static void emit_driver(machine *m, cm_event_kind kind, uint64_t address, int64_
 
 static uint64_t take_segment(machine *m, int64_t size)
 {
-    uint64_t address = m->top = (m->top + GRANULE - 1) / GRANULE * GRANULE;
+    uint64_t address = m->top = (m->top + m->segment_left + GRANULE - 1) / GRANULE * GRANULE;
     emit_driver(m, CM_EV_DRIVER_NEW, address, size, m->forward_stack[0], m->torch_library);
     cm_event event = on_device(m, CM_EV_SEGMENT_NEW);
     event.address = address;
@@ -280,10 +280,6 @@ static uint64_t take_segment(machine *m, int64_t size)
     event.stack = m->forward_stack[0];
     emit(m, MAIN_THREAD, &event);
     m->reserved += size;
-    event = on_device(m, CM_EV_RESERVED);
-    event.address = (uint64_t)m->truth.live_bytes;
-    event.size = m->reserved;
-    emit(m, MAIN_THREAD, &event);
     m->segment_left = (uint64_t)size;
     m->truth.segments++;
     return address;
@@ -367,6 +363,12 @@ static block allocate(machine *m, uint32_t thread, pool *from, int64_t size, uin
         event = on_device(m, CM_EV_REQUESTED);
         event.address = b.address;
         event.size = asked;
+        emit(m, thread, &event);
+    }
+    if (m->reserved != m->reported) { /* as PyTorch does, which reports totals with the block */
+        event = on_device(m, CM_EV_RESERVED);
+        event.address = (uint64_t)m->truth.live_bytes;
+        event.size = m->reported = m->reserved;
         emit(m, thread, &event);
     }
     return b;
@@ -531,10 +533,8 @@ static void scatter(machine *m, uint64_t events)
         m->status = -ENOMEM;
         return;
     }
-    for (int i = 0; i < SCATTERED_SEGMENTS; i++) {
+    for (int i = 0; i < SCATTERED_SEGMENTS; i++)
         segment[i] = take_segment(m, SEGMENT);
-        m->top += SEGMENT;
-    }
     while (m->status == 0 && m->truth.events < events) {
         for (int i = 0; i < SCATTERED_STEP; i++) {
             uint64_t n = draw(m) % (SCATTERED_SEGMENTS * SCATTERED_PLACES);

@@ -148,7 +148,7 @@ def by_hand() -> dict[str, Callable[[Path], object]]:
         "hand-before-start": kind("before_start"),
         "synthetic-cpu": synthetic("cpu", 1500),
         "synthetic-cuda": synthetic("cuda", 2500, 3),
-        "synthetic-scattered": synthetic("scattered", 1200),
+        "synthetic-scattered": synthetic("scattered", 5500),
     }
 
 
