@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from cuptimem.report.brief import Brief
 from cuptimem.report.model import Contents, Line, Report, Step, lines_of
 from cuptimem.report.parts import Part, drives_loop, parts_of
-from cuptimem.report.stacks import Frame, short_file
+from cuptimem.report.stacks import Frame, bare_name, short_file
 
 TABLES = ("end", "stepped")  # what both reports must be opened with
 SECTIONS = ("peak", *TABLES)
@@ -184,7 +184,8 @@ class _Known:
 
     def moved(self, old: Frame, new: Frame) -> bool:
         """Whether it stands elsewhere; that its file has another name says nothing, where the old file is gone."""
-        return old.function != new.function or (short_file(old.file) != short_file(new.file) and old.file in self.files)
+        same = old.function == new.function or old.function == bare_name(new) or bare_name(old) == new.function
+        return not same or (short_file(old.file) != short_file(new.file) and old.file in self.files)
 
 
 def _contents(report: Report | None, what: str, device: str) -> Contents | None:
@@ -224,11 +225,13 @@ def _change(
     # The same form on both sides, though only one recording may have the stack that shows it.
     by_module = any(drives_loop(line, contents) for line, contents in sides)
     moved = was is not None and is_ is not None and was.frame is not None and is_.frame is not None
+    # Where one recording has texts, parts have the names of its expressions, and else of functions.
+    comparable = by_module or len({bool(line.frame and line.frame.source) for line, _ in sides}) == 1
     return Change(
         sides[-1][0].phase,
         was,
         is_,
-        _parts(*(parts_of(line, by_module) if line else () for line in (was, is_))),
+        _parts(*(parts_of(line, by_module) if line else () for line in (was, is_))) if comparable else (),
         moved and known.moved(was.frame, is_.frame),  # type: ignore[union-attr, arg-type]  # they are there: moved
     )
 
@@ -295,7 +298,8 @@ def match(before: Iterable[Frame], after: Iterable[Frame]) -> dict[Place, Place]
 
     An edit moves lines: what counts is the function and the text; the file and the number where several lines have
     both. Of equal texts in one function the first is the first. A text that stands once on either side is the same
-    line in another function, too. Where a text is unknown, file, function and number must agree.
+    line in another function, too. Where a text is unknown, file, function and number must agree; PyTorch's snapshots
+    have neither texts nor the classes of functions.
     """
     found: dict[Place, Place] = {}
     # Sorted, which is the order in which equal ones pair. By number, so that a pair is taken out at once.
@@ -308,7 +312,7 @@ def match(before: Iterable[Frame], after: Iterable[Frame]) -> dict[Place, Place]
         return (short_file(frame.file), frame.function, frame.source) if frame.source else None
 
     def place(frame: Frame) -> tuple[object, ...]:
-        return (short_file(frame.file), frame.function, frame.line)
+        return (short_file(frame.file), bare_name(frame), frame.line)
 
     def place_text(frame: Frame) -> tuple[object, ...] | None:
         return (*place(frame), frame.source) if frame.source else None

@@ -106,6 +106,11 @@ def function(frame: Frame | None) -> str:
     return frame.function.replace(".<locals>", "") if frame is not None else ""
 
 
+def bare_name(frame: Frame) -> str:
+    """Of its function, without what it is defined in."""
+    return frame.function.rpartition(".")[2]
+
+
 @lru_cache(1024)  # there are many more lines than files
 def is_no_users(file: str) -> bool:
     return _LIBRARY.search(file) is not None or is_generated(file) or temporary_part(file) > 0

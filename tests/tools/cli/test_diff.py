@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,16 @@ def test_without_texts_only_the_place_counts() -> None:
     after = [Frame("/gone/train.py", "f", 6), Frame("/gone/train.py", "g", 9), Frame("/gone/train.py", "f", 5)]
     assert numbers(before, after) == {9: 9, 5: 5}
     assert numbers(before[:1], [Frame("/gone/train.py", "other", 5)]) == {}
+
+
+def test_a_function_without_its_class_is_the_same(tmp_path: Path) -> None:
+    """As PyTorch's snapshots have it, beside a recording, which has the text, too."""
+    (whole,) = frames(tmp_path, "a.py", "def f(x):\n    a = g(x)\n", [2])
+    method, bare = replace(whole, function="Net.f"), replace(whole, text="")
+    known = diff._Known({}, {whole.file})
+    for before, after in ((method, bare), (bare, method)):
+        assert numbers([before], [after]) == {2: 2} and not known.moved(before, after)
+    assert known.moved(method, replace(whole, function="Other.f"))
 
 
 def test_a_changed_text_is_another_line(tmp_path: Path) -> None:
@@ -219,8 +230,6 @@ def test_nothing_differs(tmp_path: Path) -> None:
 def test_a_device_of_one_alone(tmp_path: Path) -> None:
     before, after = two(tmp_path)
     empty = recording(tmp_path / "c", "train.py", OLD, [], [], [], 0)
-    from dataclasses import replace
-
     empty = replace(empty, devices=(), steps=cuptimem.Steps())
     for one, other, side in ((empty, after, 1), (before, empty, 0)):
         (device,) = diff.compare(one, other)
