@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from cuptimem.cli import json_options, reading
+from cuptimem.errors import Error
 from cuptimem.output import json
 from cuptimem.output.pages import writing
 from cuptimem.output.text import terminal, views
@@ -38,6 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     if writing.wanted(options):
         writing.target(options, name)
     report = reading.read(options, step=options.step, tables=reading.tables(options.what))
+    if options.by == "module" and "snapshot" in report.environment:
+        raise Error("modules are not known: a snapshot of PyTorch's does not record them; choose another --by")
     found = reading.chosen(report, options.device, options.what)
     contents = next(iter(found), None)
     if writing.wanted(options):
