@@ -48,11 +48,21 @@ def timeline_page(trace: Path) -> Path:
     return path
 
 
+def viewer(more: str = "") -> str:
+    """PyTorch's file as a page, with d3's file for its imports, which are from a network. more: code at its end."""
+    code = (CONSUMERS / "memory_viz/MemoryViz.js").read_text(encoding="utf-8")
+    code, imports = re.subn(r"^import .*skypack.*$", "", code, flags=re.MULTILINE)
+    assert imports == 5
+    code = re.sub(r"^export function", "function", code, flags=re.MULTILINE)
+    d3 = (CONSUMERS / "d3/d3.min.js").read_text(encoding="utf-8")
+    return (
+        f"<!doctype html><meta charset=utf-8><title>MemoryViz.js</title><body><script>{d3}</script><script>\n"
+        f"const {{axisLeft, scaleLinear, zoom, zoomIdentity, brushX}} = d3;\n{code}\n{more}</script>"
+    )
+
+
 def memory_viz_page(trace: Path) -> Path | str:
     """PyTorch's viewer with the run in it; else why there is none."""
-    script, d3 = CONSUMERS / "memory_viz/MemoryViz.js", CONSUMERS / "d3/d3.min.js"
-    if not (script.exists() and d3.exists()):
-        return "MemoryViz.js is not in tests/tools/exports"
     snapshot = trace.with_suffix(".pickle")
     command = [sys.executable, "-m", "cuptimem", "export", str(trace), "--to", "memory-viz", "-o", str(snapshot)]
     subprocess.run(command, check=True, capture_output=True)
@@ -61,15 +71,9 @@ def memory_viz_page(trace: Path) -> Path | str:
         return f"its snapshot has {size:,} bytes, more than the longest string of a browser holds"
     data = snapshot.read_bytes()
     text = base64.b64encode(data + b"\0" * (3 - size % 3)).decode()
-    code = re.sub(r"^import .*skypack.*$", "", script.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    code = re.sub(r"^export function", "function", code, flags=re.MULTILINE)
     path = trace.with_name(f"{trace.stem}-memory-viz.html")
-    path.write_text(
-        f"<!doctype html><meta charset=utf-8><body><script>{d3.read_text(encoding='utf-8')}</script><script>"
-        f"const {{axisLeft, scaleLinear, zoom, zoomIdentity, brushX}} = d3;\n{code}\n"
-        f'add_local_files([{{name: "run.pickle", base64: "{text}"}}], "Active Memory Timeline");</script>',
-        encoding="utf-8",
-    )
+    run = f'add_local_files([{{name: "run.pickle", base64: "{text}"}}], "Active Memory Timeline");'
+    path.write_text(viewer(run), encoding="utf-8")
     return path
 
 

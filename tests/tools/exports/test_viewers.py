@@ -6,13 +6,13 @@ Their own code, see consumers/README.md.
 import base64
 import json
 import pickle
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.pages import viewer
 from cuptimem.output import exports
 from cuptimem.output.exports import Options
 from cuptimem.report.model import Report
@@ -135,21 +135,10 @@ def test_loading_calls_nothing(trace: str, tmp_path: Path) -> None:
 
 # -- in a browser --------------------------------------------------------------------------------------------------
 
-MEMORY_VIZ = """<!doctype html><meta charset=utf-8><title>MemoryViz.js</title><body><script>{d3}</script><script>
-const {{axisLeft, scaleLinear, zoom, zoomIdentity, brushX}} = d3;
-{code}
-</script>"""
-
 
 def memory_viz_page(folder: Path) -> Path:
-    """PyTorch's file as a plain script: its imports, which are from a network, are those of d3's file."""
-    code = (CONSUMERS / "memory_viz/MemoryViz.js").read_text(encoding="utf-8")
-    code, imports = re.subn(r"^import .*skypack.*$", "", code, flags=re.MULTILINE)
-    assert imports == 5
-    code = re.sub(r"^export function", "function", code, flags=re.MULTILINE)
     page = folder / "memory_viz.html"
-    d3 = (CONSUMERS / "d3/d3.min.js").read_text(encoding="utf-8")
-    page.write_text(MEMORY_VIZ.format(d3=d3, code=code), encoding="utf-8")
+    page.write_text(viewer(), encoding="utf-8")
     return page
 
 
