@@ -56,6 +56,10 @@ class Recording:
         return self._profile is not None
 
     @property
+    def _has_others(self) -> bool:
+        return naming.rank_of(environ.obeyed()) is not None
+
+    @property
     def rank(self) -> int:
         return int(naming.rank_of(environ.obeyed()) or 0)
 
@@ -75,10 +79,8 @@ class Recording:
             run = profile._current()
             assert run is not None and run.window is not None
             self._began, self._phase = time.time() - 1, phase
-            several = naming.rank_of(environ.obeyed()) is not None
-            self._live = LiveReader(
-                run.window, self._wait, self._write_caught, self._tell_of_others if several else None
-            )
+            poll = self._tell_of_others if self._has_others else None
+            self._live = LiveReader(run.window, self._wait, self._write_caught, poll)
         except own(Exception) as error:
             if profile is not None and (run := profile._current()) is not None:
                 profile._end(run, None)
@@ -111,6 +113,8 @@ class Recording:
             self._profile = self._live = None
             self.report = profile.report
             self._close(self.report, profile.path, error if refused else None)
+            if self._has_others:  # what was written since the last look
+                self._tell_of_others()
         except own(Exception) as problem:
             self._profile = self._live = None
             recorder.say(f"no summary: {' '.join(str(problem).split()) or type(problem).__name__}")
