@@ -14,6 +14,11 @@ def parser() -> argparse.ArgumentParser:
         "steps, the peak, leaks and single allocations.",
         json=False,
     )
+    result.add_argument(
+        "--beside",
+        metavar="TRACE",
+        help="another rank's trace: both above each other, on one scale, aligned by step",
+    )
     writing.add_output(result, always=True)
     return result
 
@@ -25,5 +30,10 @@ def main(arguments: Sequence[str]) -> int:
     report = reading.read(options, with_lives=True)
     from cuptimem.output.pages import timeline
 
-    writing.write_page(options, name, timeline.page(report))
+    if options.beside is None:
+        html = timeline.page(report)
+    else:
+        other = argparse.Namespace(**{**vars(options), "file": options.beside})
+        html = timeline.beside(report, reading.read(other, with_lives=True))
+    writing.write_page(options, name, html)
     return 0

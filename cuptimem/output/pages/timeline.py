@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
+from cuptimem.output.exports.perfetto import aligned
 from cuptimem.output.pages import page as pages
 from cuptimem.output.pages.heading import head, warnings
 from cuptimem.output.text import advice_views, fragmentation_views, leak_views, ledger_views, peak_views, views
@@ -66,6 +67,31 @@ def page(report: Report, *, overview: Span | None = None, fine: Span | None = No
         steps=[_steps_table(report, device) for device in report.devices if _steps_of(report, device.name)],
         counted=clean(counted_by(report.clock)) if report.clock.kind else "",
     )
+
+
+def beside(first: Report, second: Report) -> str:
+    """The page of two ranks: one timeline above the other, on one scale, aligned by the steps that both have."""
+    reports = (first, second)
+    begins = [{(step.loop, step.index): step.begin_ns for step in report.steps} for report in reports]
+    later = aligned(begins)[1]
+    heads = [head(report, "memory over time") for report in reports]
+    names = [_name(report, one["heading"]) for report, one in zip(reports, heads, strict=True)]
+    apart = [] if later is not None else ["they have no step in common: both begin together"]
+    return pages.render(
+        "timelines.html",
+        {"beside": [{"data": data(first), "later": 0}, {"data": data(second), "later": later or 0}]},
+        (*SCRIPTS, *ON_A_PAGE),
+        title=f"{' and '.join(names)}: memory over time",
+        heading=" and ".join(names),
+        caveats=apart + [f"{name}: {line}" for name, one in zip(names, heads, strict=True) for line in one["caveats"]],
+        names=names,
+        rows=[one["facts"] for one in heads],
+    )
+
+
+def _name(report: Report, otherwise: str) -> str:
+    rank = report.environment.get("rank", "")
+    return clean(f"rank {rank}" if rank else otherwise)
 
 
 def data(

@@ -276,6 +276,9 @@ def test_the_verb_writes_beside_the_trace(
     assert page.read_text() == "mine"
     assert cli_main(["timeline", str(synthetic.path), "--force"]) == 0
     assert embedded(page.read_text())["duration"] == synthetic.duration_ns
+    assert cli_main(["timeline", str(synthetic.path), "--beside", str(synthetic.path), "--force"]) == 0
+    both = embedded(page.read_text())["beside"]
+    assert [(one["later"], one["data"]["duration"]) for one in both] == [(0, synthetic.duration_ns)] * 2
 
 
 @pytest.mark.torch

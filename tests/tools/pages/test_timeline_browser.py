@@ -445,3 +445,43 @@ def test_bad_input_opens_and_says_what_is_missing(opened: Open, tmp_path: Path, 
         page.keyboard.press("l")
         wait_until_drawn(page)
         assert sum(rows(page).values()) == report.peak.bytes
+
+
+JOINED = """async () => {
+  const { beside } = await cuptimem.data(), roots = document.querySelectorAll(".timeline");
+  const [one, other] = cuptimemTimelines(roots, beside);
+  const label = (app, id) => app.model.raw.groups.line[id][0];
+  const colours = (app) => Object.fromEntries([...app.model._slots.line].map(([id, slot]) => [label(app, id), slot]));
+  const found = { later: beside[1].later, opened: [one.view, other.view], colours: [one, other].map(colours) };
+  found.scales = [one.highest(), other.highest()];
+  one.look(one.stepTime(20), one.stepTime(24));
+  found.views = [one.view, other.view];
+  one.selectMoment(one.stepTime(22, true));
+  found.steps = [one, other].map((app) => app.device.stepIndex(app.selection.time));
+  other.setGrouping("function");
+  other.setSearch("keep");
+  found.same = [one, other].map((app) => [app.grouping, app.by.value, app.search.value]);
+  other.reset();
+  found.whole = [one.view, other.view];
+  return found;
+}"""
+
+
+def test_two_ranks_above_each_other(browser_page: Any, tmp_path: Path, leaking: Report) -> None:
+    other = cuptimem.open(traces.training(60).write(tmp_path / "other.cmem"))
+    path = tmp_path / "page.html"
+    path.write_text(timeline.beside(leaking, other), encoding="utf-8")
+    browser_page.goto(path.as_uri())
+    browser_page.wait_for_selector(".contributors tbody tr", state="attached")
+    assert browser_page.locator(".plot").count() == 2
+    found = browser_page.evaluate(JOINED)
+    apart = sorted(a.begin_ns - b.begin_ns for a, b in zip(leaking.steps, other.steps, strict=True))
+    assert found["later"] == apart[(len(apart) - 1) // 2] > 0
+    for views in (found["opened"], found["views"], found["whole"]):
+        assert all(views[0][at] == views[1][at] + found["later"] for at in ("min", "max"))
+    assert found["scales"][0] == found["scales"][1] > leaking.peaks[0].bytes > other.peaks[0].bytes
+    assert found["steps"] == [22, 22]
+    assert found["same"] == [["function", "function", "keep"]] * 2
+    assert found["whole"][0] == {"min": 0, "max": max(leaking.duration_ns, other.duration_ns + found["later"])}
+    mine, its = found["colours"]
+    assert len(mine) > len(its) > 3 and its.items() <= mine.items()

@@ -326,7 +326,8 @@ const timelineModel = (() => {
     }
 
     class Model {
-        constructor(raw) {
+        /** like: another recording's model, whose colours its groups have where they have the same names. */
+        constructor(raw, like) {
             this.raw = raw;
             this.duration = Math.max(1, raw.duration);
             this.phases = raw.phases;
@@ -334,6 +335,7 @@ const timelineModel = (() => {
             this._leaks = {};
             this.devices = raw.devices.map((device) => new Device(this, device));
             this._giveColours();
+            if (like) this._takeColours(like);
         }
 
         /** A slot for each line that is alive at a peak, the largest first; groups of another kind follow their largest line. */
@@ -360,6 +362,22 @@ const timelineModel = (() => {
                 raw.contributors.leak.forEach((leak, contributor) => {
                     if (leak >= 0 && !leaks.has(table[contributor])) leaks.set(table[contributor], leak);
                 });
+            }
+        }
+
+        _takeColours(like) {
+            for (const [grouping, slots] of Object.entries(this._slots)) {
+                const texts = this.raw.groups[grouping], theirs = new Map(like.raw.groups[grouping].map((text, id) => [text[0], id]));
+                const known = (id) => theirs.get(texts[id][0]);
+                for (const id of slots.keys()) if (known(id) !== undefined) slots.set(id, like.colourOf(grouping, known(id)));
+                const taken = new Set([...like._slots[grouping].values()]);
+                for (const id of slots.keys()) {
+                    if (known(id) !== undefined) continue;
+                    let slot = 0;
+                    while (taken.has(slot)) slot++;
+                    taken.add(slot);
+                    slots.set(id, slot);
+                }
             }
         }
 

@@ -1,4 +1,8 @@
 /* The page of `cuptimem timeline`: its data is embedded. */
 "use strict";
 
-cuptimem.data().then((data) => cuptimemTimeline(document.getElementById("timeline"), data, { keys: "page" }));
+cuptimem.data().then((data) => {
+    const roots = document.querySelectorAll(".timeline");
+    if (data.beside) return cuptimemTimelines(roots, data.beside);
+    return cuptimemTimeline(roots[0], data, { keys: "page" });
+});

@@ -1,5 +1,6 @@
 /* The timeline: cuptimemTimeline(root, data) builds it below `root` and keeps all its state in one object.
-   It returns that object. options.keys "page": keys work wherever on the page nothing else has the focus. */
+   It returns that object. options.keys "page": keys work wherever on the page nothing else has the focus.
+   Two of them may be joined: what is looked at in one is looked at in the other, and both have one scale. */
 "use strict";
 
 const timelineApp = (() => {
@@ -15,7 +16,9 @@ const timelineApp = (() => {
     class App {
         constructor(root, raw, options) {
             this.root = root;
-            this.model = new timelineModel.Model(raw);
+            this.model = new timelineModel.Model(raw, options.like?.model);
+            this.limits = { min: 0, max: this.model.duration };
+            this.beside = null; // {app, later}: the other one, and how much later its moments are in this one's time
             this.grouping = raw.stackedBy ?? "line";
             this.matches = null;
             this.highlight = null;
@@ -137,6 +140,7 @@ const timelineApp = (() => {
         toggleTheme() {
             document.documentElement.dataset.theme = this.dark ? "light" : "dark";
             this._restyle();
+            this.beside?.app._restyle();
         }
 
         toggleHelp() {
@@ -156,6 +160,10 @@ const timelineApp = (() => {
 
         /** The upper end of the scale of bytes. */
         highest() {
+            return Math.max(this._highest(), this.beside?.app._highest() ?? 0);
+        }
+
+        _highest() {
             const { min, max } = this.view, { most, reserved } = this.device.highest(this.stack, min, max);
             let top = most;
             for (const line of this.lines.filter((one) => one.shown)) {
@@ -168,10 +176,11 @@ const timelineApp = (() => {
             return Math.max(1, top * 1.04);
         }
 
-        draw() {
+        draw(alone = false) {
             this.chart.draw();
             this.blocks.draw();
             this.table.draw();
+            if (!alone) this.beside?.app.draw(true);
         }
 
         selectDevice(device) {
@@ -234,17 +243,25 @@ const timelineApp = (() => {
         }
 
         setGrouping(grouping) {
-            this.grouping = this.by.value = grouping;
-            this.highlight = this.table.open = null;
+            for (const app of this._joined()) {
+                app.grouping = app.by.value = grouping;
+                app.highlight = app.table.open = null;
+            }
             this.draw();
         }
 
         setSearch(text) {
-            this.search.value = text;
-            this.matches = text.trim() ? this.model.matching(text.trim()) : null;
-            this.stacks.clear();
-            this.highlight = null;
+            for (const app of this._joined()) {
+                app.search.value = text;
+                app.matches = text.trim() ? app.model.matching(text.trim()) : null;
+                app.stacks.clear();
+                app.highlight = null;
+            }
             this.draw();
+        }
+
+        _joined() {
+            return this.beside ? [this, this.beside.app] : [this];
         }
 
         /** open: also show its stacks in the table. */
@@ -266,9 +283,10 @@ const timelineApp = (() => {
         // -- where we look ---------------------------------------------------------------------------------------------
 
         look(min, max) {
-            const all = this.model.duration, width = Math.min(all, Math.max(max - min, Math.min(all, 200)));
-            const begin = Math.max(0, Math.min(all - width, min));
+            const { limits, beside } = this, all = limits.max - limits.min, width = Math.min(all, Math.max(max - min, Math.min(all, 200)));
+            const begin = Math.max(limits.min, Math.min(limits.max - width, min));
             this.view = { min: begin, max: begin + width };
+            if (beside) beside.app.view = { min: begin - beside.later, max: begin + width - beside.later };
             this._later(() => this.draw());
         }
 
@@ -278,15 +296,20 @@ const timelineApp = (() => {
         }
 
         reset() {
-            this.look(0, this.model.duration);
+            this.look(this.limits.min, this.limits.max);
         }
 
         /** The moment of the most live bytes in the interval that has this time. */
         selectMoment(time, name) {
-            const found = this.device.moment(Math.max(0, Math.min(this.model.duration, time)));
-            this.selection = { kind: "moment", time: found ? found.time : time, name };
+            this._selectMoment(time, name);
+            this.beside?.app._selectMoment(time - this.beside.later);
             this._later(() => this.draw());
             this._announce();
+        }
+
+        _selectMoment(time, name) {
+            const found = this.device.moment(Math.max(0, Math.min(this.model.duration, time)));
+            this.selection = { kind: "moment", time: found ? found.time : time, name };
         }
 
         selectPeak(zoom) {
@@ -303,6 +326,7 @@ const timelineApp = (() => {
 
         selectRange(begin, end, zoom) {
             this.selection = { kind: "range", begin, end };
+            if (this.beside) this.beside.app.selection = { kind: "range", begin: begin - this.beside.later, end: end - this.beside.later };
             if (zoom) this.look(begin, end);
             else this._later(() => this.draw());
         }
@@ -383,10 +407,29 @@ const timelineApp = (() => {
         }
     }
 
-    return { App };
+    /** later: how much later the other one's moments are in the time of the first. */
+    function join(one, other, later) {
+        one.beside = { app: other, later };
+        other.beside = { app: one, later: -later };
+        one.limits = { min: Math.min(0, later), max: Math.max(one.model.duration, other.model.duration + later) };
+        other.limits = { min: one.limits.min - later, max: one.limits.max - later };
+        one.look(Math.min(one.view.min, other.view.min + later), Math.max(one.view.max, other.view.max + later));
+        one.setGrouping(one.grouping);
+        (one.device.peak.bytes < other.device.peak.bytes ? other : one).selectPeak();
+    }
+
+    return { App, join };
 })();
 
 /** Builds the timeline of `data` below `root`. */
 function cuptimemTimeline(root, data, options = {}) {
     return new timelineApp.App(root, data, options);
+}
+
+/** The same of two recordings, each {data, later}: what is later, of the second, is in nanoseconds. */
+function cuptimemTimelines(roots, [first, second]) {
+    const one = new timelineApp.App(roots[0], first.data, { keys: "page" });
+    const other = new timelineApp.App(roots[1], second.data, { like: one });
+    if (one.device && other.device) timelineApp.join(one, other, second.later);
+    return [one, other];
 }
