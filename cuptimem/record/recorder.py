@@ -637,7 +637,8 @@ def _new_role(capture: Capture) -> dict[str, str]:
     if now == capture.role:
         return {}
     capture.role = now
-    return {"role": now}
+    script = role.script()
+    return {"role": now, **({"script": script} if script else {})}
 
 
 def note_role() -> None:

@@ -10,6 +10,7 @@ import time
 from cuptimem import environ, naming, tempfiles
 from cuptimem.errors import own
 
+_GROUP = "torch.distributed.distributed_c10d"
 _WORKER = "torch.utils.data._utils.worker"  # its _worker_info is set once a worker's loop has begun
 
 
@@ -50,6 +51,19 @@ def _multiprocessing_name() -> str | None:
     name = getattr(process, "_name", "MainProcess")
     is_child = name != "MainProcess" and getattr(process, "_parent_pid", None) is not None
     return str(name) if is_child else None
+
+
+def of_group() -> dict[str, str]:
+    """The rank and the world of torch.distributed's process group, as notes; {} where a launcher has said them."""
+    group = sys.modules.get(_GROUP)
+    if group is None or environ.get("RANK") or not group.is_initialized() or group.get_world_size() < 2:
+        return {}
+    return {"rank": str(group.get_rank()), "world_size": str(group.get_world_size())}
+
+
+def script() -> str:
+    """Of a process that multiprocessing has started afresh: the script whose functions it runs; else ""."""
+    return getattr(sys.modules.get("__mp_main__"), "__file__", None) or ""
 
 
 _imported_by = os.getpid()

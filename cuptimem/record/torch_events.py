@@ -17,7 +17,7 @@ from typing import Any
 from cuptimem import _core
 from cuptimem.errors import own
 from cuptimem.objects import slices
-from cuptimem.record import datasets, filling, live_nodes
+from cuptimem.record import datasets, filling, live_nodes, role
 from cuptimem.record.late_import import ImportWatch
 
 
@@ -29,6 +29,7 @@ class _Installed:
         self.torch: ModuleType | None = None
         self.seconds = 0
         self.operators = False  # their names are asked for
+        self.rank: dict[str, str] = {}  # as it is noted
         self.watch = ImportWatch(
             {
                 "torch._C": self._binary_loaded,
@@ -117,6 +118,7 @@ class _Installed:
     def look(self) -> None:
         """Runs once a second, in the main thread: late imports, and at doubling intervals filling containers."""
         self.watch.poke()
+        self._note_rank()
         self.seconds += 1
         try:
             if self.seconds & (self.seconds - 1) == 0:
@@ -126,8 +128,18 @@ class _Installed:
         except own(Exception) as error:  # nothing of this may reach the program
             self.failed("containers that are filling are not known", error)
 
+    def _note_rank(self) -> None:
+        """Of a process that no launcher has given one, once its process group is there."""
+        try:
+            if not self.rank and (found := role.of_group()):
+                _core.capture_note(found)
+                self.rank = found
+        except own(Exception) as error:  # nothing of this may reach the program
+            self.failed("its rank is not known", error)
+
     def remove(self) -> None:
         _core.main_thread_call(None)
+        self._note_rank()
         unseen = _core.autograd_unseen()
         if unseen is not None:
             self._note_nodes(f"nodes kept by {unseen} are not seen dying")

@@ -3,13 +3,13 @@
 import os
 import re
 import socket
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cuptimem.errors import Error
-from cuptimem.record import recorder
+from cuptimem.record import recorder, role
 from cuptimem.tensorboard import picture, scalars, writing
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class _Handler:
             # prof.step() counts the program's steps. Another clock does not know of earlier cycles: its count goes on.
             self._window, self._name = window, f"{worker}.{time.time_ns()}"
             self._first = max(profile.first_step, self._last + 1)
-        folder = run_folder(self._logdir, report, _distributed_rank())
+        folder = run_folder(self._logdir, report, role.of_group())
         write(report, folder, worker, self._name, self._first, self._last)
         self._last = max([self._last, *(self._first + step.index for step in report.steps.ended)])
 
@@ -86,19 +86,11 @@ def require_tensorboard() -> None:
         raise Error(_MISSING if missing else f"{_MISSING} (tensorboard does not load: {error})") from None
 
 
-def _distributed_rank() -> tuple[str, str] | None:
-    """Rank and size of PyTorch's process group, of which a process that was spawned has no variables."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return None
-    return str(distributed.get_rank()), str(distributed.get_world_size())
-
-
-def run_folder(logdir: str, report: "Report", known: tuple[str, str] | None = None) -> str:
-    """The folder of this process's run: ranks of one program are runs of their own. known: rank and their number;
-    else what the recording says."""
-    environment = report.environment
-    rank, world = known or (environment.get("rank", ""), environment.get("world_size", ""))
+def run_folder(logdir: str, report: "Report", known: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The folder of this process's run: ranks of one program are runs of their own. known: of the process's group,
+    what the recording may not yet say."""
+    environment = {**report.environment, **known}
+    rank, world = environment.get("rank", ""), environment.get("world_size", "")
     # A trace may say anything: Python refuses to read a number of thousands of digits.
     several = rank.isdecimal() and len(rank) < 10 and (not world.isdecimal() or world.lstrip("0") not in ("", "1"))
     return os.path.join(logdir, f"rank{int(rank)}") if several else logdir

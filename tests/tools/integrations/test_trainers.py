@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT, clean_environment
+from tests.tools.ranks import test_starting as starting
 
 pytestmark = [pytest.mark.torch, pytest.mark.extended]
 
@@ -160,3 +161,16 @@ def test_a_loop_with_each_logger(trainer_python: str, tmp_path: Path) -> None:
     assert mlflow_steps(trainer_python, tmp_path, "memory/cpu/peak_bytes") == [2, 4]
     (run,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
     assert b"memory/cpu/peak_bytes" in run.read_bytes()
+
+
+LAUNCH = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes=2", "--num_machines=1"]
+LAUNCH += ["--mixed_precision=no", "--dynamo_backend=no"]
+STARTED = {
+    "recorded": ([*LAUNCH, "-m", "cuptimem", "run", "-o", starting.RANK, starting.PROGRAM], {}, 0),
+    "variables": ([*LAUNCH, starting.PROGRAM], {"CUPTIMEM": starting.RANK, "CUPTIMEM_FOLLOW": "1"}, 1),
+}
+
+
+@pytest.mark.parametrize("way", STARTED)
+def test_accelerate_launch(trainer_python: str, tmp_path: Path, way: str) -> None:
+    starting.check(tmp_path, trainer_python, *STARTED[way])

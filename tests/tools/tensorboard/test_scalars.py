@@ -94,7 +94,7 @@ def test_ranks_are_runs_of_their_own(tmp_path: Path) -> None:
     assert run_folder("logs", alone) == "logs"
     hostile = report(tmp_path / "source", environment={"rank": "../../etc", "world_size": "2"})
     assert run_folder("logs", hostile) == "logs"
-    assert run_folder("logs", hostile, ("3", "4")) == os.path.join("logs", "rank3")
+    assert run_folder("logs", hostile, {"rank": "3", "world_size": "4"}) == os.path.join("logs", "rank3")
 
 
 @pytest.mark.torch
