@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from benchmarks import simulated
 from benchmarks.deadline import left
 from benchmarks.measure import Spread, paired, spread
 from benchmarks.promises import PROMISES, Verdict
-from benchmarks.worker import MODES
+from benchmarks.worker import LOGGED, MODES
 from benchmarks.workloads import QUICK, SIZES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -435,21 +435,39 @@ def kernels(quick: bool) -> Outcome:
     return _against_empty("launch", quick)[0]
 
 
-def operators(quick: bool) -> Outcome:
-    """What the names of operators add: to an allocation with its free, and to steps of many small ones."""
-    out, modes = Outcome(), ["bare", "cuptimem", "cuptimem with operators"]
-    for name in ("micro", "small_step"):
+def _in_turn(benchmark: str, names: Sequence[str], modes: Sequence[str], quick: bool) -> tuple[Outcome, dict[str, Any]]:
+    """Rows of each workload in each mode, the first of which is bare; and the times, by workload and mode."""
+    out, times = Outcome(), {}
+    for name in names:
         steps, rounds = (QUICK if quick else SIZES)[name]
         found = child("benchmarks.worker", name, steps, rounds, *modes)
+        times[name] = found["times"]
+        bare = found["times"][modes[0]]
         for mode in modes:
-            times = found["times"]
-            row: dict[str, Any] = {"benchmark": "operators", "what": f"{name}, {mode}", "unit": "s"}
-            row["step"] = spread(times[mode]["step"]).to_dict()
-            if mode != "bare":
-                row["ratio"] = paired(times[mode]["step"], times["bare"]["step"], ratio=True).to_dict()
-                row["added_s"] = paired(times[mode]["step"], times["bare"]["step"], ratio=False).to_dict()
+            here = found["times"][mode]
+            row: dict[str, Any] = {"benchmark": benchmark, "what": f"{name}, {mode}", "unit": "s"}
+            row["step"] = spread(here["step"]).to_dict()
+            if here is not bare:
+                row["ratio"] = paired(here["step"], bare["step"], ratio=True).to_dict()
+                row["cpu_ratio"] = paired(here["cpu"], bare["cpu"], ratio=True).to_dict()
+                row["added_s"] = paired(here["step"], bare["step"], ratio=False).to_dict()
                 row["disk_bytes_per_step"] = round(found["disk"][mode] / (steps + 1))
             out.rows.append(row)
+    return out, times
+
+
+def operators(quick: bool) -> Outcome:
+    """What the names of operators add: to an allocation with its free, and to steps of many small ones."""
+    modes = ["bare", "cuptimem", "cuptimem with operators"]
+    return _in_turn("operators", ("micro", "small_step"), modes, quick)[0]
+
+
+def logged(quick: bool) -> Outcome:
+    """What figures of each log add, which a callback of a trainer takes, too: to realistic steps, and to the worst."""
+    out, times = _in_turn("logged", ("gpt", "small_step"), ["bare", "cuptimem", *LOGGED], quick)
+    realistic = times["gpt"]
+    ratio = paired(realistic["logged every 10 steps"]["step"], realistic["bare"]["step"], ratio=True)
+    out.verdicts.append(Verdict(PROMISES["logged"], *percent(ratio)))
     return out
 
 
@@ -584,6 +602,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "simulator": simulator,
     "holders": holders,
     "operators": operators,
+    "logged": logged,
     "kernels": kernels,
     "tensorboard": tensorboard,
     "pages": pages,

@@ -19,6 +19,7 @@ PROMISES = {
     for p in (
         Promise("micro", "allocation and free, 30 frames deep, added", 100, "ns"),
         Promise("realistic", "realistic training step (10 ms or more), added", 1, "%"),
+        Promise("logged", "realistic training step, logged every 10 steps, added", 1.5, "%"),
         Promise("worst", "4 ms step that is all Python, 1,300 events, added", 3, "%"),
         Promise("stopped", "after stop(): nothing measurable, added", 0, "ns"),
         Promise("size", "trace size, whole file, per allocation or free", 12, "bytes"),

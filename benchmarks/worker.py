@@ -21,9 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import simulated
+from benchmarks import simulated, workloads
 from benchmarks.driver import library, succeeded
-from benchmarks.workloads import WORKLOADS
 
 MODES = ("bare", "cuptimem", "memray", "torch.profiler", "tracemalloc")
 OPTIONS = {
@@ -31,6 +30,7 @@ OPTIONS = {
     "cuptimem with kernels": {"kernels": True},
     "cuptimem with operators": {"operators": True},
 }
+LOGGED = {"logged every 10 steps": 10, "logged every step": 1}  # what callbacks of trainers do, too
 EMPTY_CLIENT = "empty client"  # of CUPTI, called for what the driver level is: its cost is the simulated device's own
 TRACEMALLOC_FRAMES = 25  # what its documentation uses where a traceback is wanted; its default of 1 names no caller
 
@@ -56,6 +56,17 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
 
         with cuptimem.profile(folder / f"{number}.cmem", **OPTIONS[mode]) as prof:
             yield prof
+    elif mode in LOGGED:
+        import cuptimem
+
+        def ignored(figures: dict[str, int], step: int) -> None: ...
+
+        with cuptimem.log(ignored, path=folder / f"{number}.cmem", every=LOGGED[mode], summary=False) as memory:
+            workloads.after_step = memory.step
+            try:
+                yield None
+            finally:
+                workloads.after_step = None
     elif mode == EMPTY_CLIENT:
         client = empty_client()
         succeeded("subscribing", client.bench_subscribe(0, 1))
@@ -93,12 +104,14 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
         finally:
             torch.cuda.memory._record_memory_history(None)
     else:
-        raise SystemExit(f"unknown mode {mode}: {', '.join([*MODES, EMPTY_CLIENT, *OPTIONS, *simulated.RECORDER])}")
+        raise SystemExit(
+            f"unknown mode {mode}: {', '.join([*MODES, EMPTY_CLIENT, *OPTIONS, *LOGGED, *simulated.RECORDER])}"
+        )
 
 
 def main() -> None:
     name, steps, rounds, modes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
-    run = {**WORKLOADS, **simulated.WORKLOADS}[name]()
+    run = {**workloads.WORKLOADS, **simulated.WORKLOADS}[name]()
     run(max(2, steps // 2))  # warm: caches, lazy imports, the optimizer's state
     thread = threading.Thread(target=run, args=(1,))  # the C library's shortcuts for one thread end here, for all modes
     thread.start()
