@@ -10,7 +10,7 @@ import time
 from cuptimem import environ, naming, tempfiles
 from cuptimem.errors import own
 
-_GROUP = "torch.distributed.distributed_c10d"
+_GROUP = "torch.distributed"  # without is_initialized in a build that has no groups
 _WORKER = "torch.utils.data._utils.worker"  # its _worker_info is set once a worker's loop has begun
 
 
@@ -56,7 +56,8 @@ def _multiprocessing_name() -> str | None:
 def of_group() -> dict[str, str]:
     """The rank and the world of torch.distributed's process group, as notes; {} where a launcher has said them."""
     group = sys.modules.get(_GROUP)
-    if group is None or environ.get("RANK") or not group.is_initialized() or group.get_world_size() < 2:
+    is_there = getattr(group, "is_initialized", None)
+    if group is None or is_there is None or environ.get("RANK") or not is_there() or group.get_world_size() < 2:
         return {}
     return {"rank": str(group.get_rank()), "world_size": str(group.get_world_size())}
 

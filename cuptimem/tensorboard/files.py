@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from cuptimem.errors import Error
-from cuptimem.tensorboard import packed
+from cuptimem.tensorboard import packed, ranks
 from cuptimem.tensorboard.checks import Damaged
 from cuptimem.tensorboard.comparison import compare
 from cuptimem.tensorboard.packed import State
@@ -82,6 +82,14 @@ class Files:
                 made = json.dumps({"devices": compare(*map(packed.decoded, texts))}).encode()
                 self._texts.put(key, made)
         return made
+
+    def ranks(self, of: Found) -> bytes:
+        """JSON of why the ranks differ of which a recording is one. Raises Error."""
+        found = ranks.members(self.find(), of.run)
+        texts = {rank: self.text(one) for rank, one in found.items()}
+        with self._reading:
+            decoded = {rank: packed.decoded(text) for rank, text in texts.items()}
+            return json.dumps({"blocks": ranks.blocks(decoded)}).encode()
 
     def _list(self) -> Listed:
         good: list[tuple[Found, dict[str, Any]]] = []

@@ -16,6 +16,7 @@ from cuptimem.output.text.words import shortened
 from cuptimem.printable import printable
 from cuptimem.tensorboard.data import STEP_COLUMNS
 from cuptimem.tensorboard.files import Files
+from cuptimem.tensorboard.ranks import job_of
 from cuptimem.tensorboard.walk import Found
 
 # What the page loads besides its own modules, in this order: the timeline's parts, and what they share.
@@ -51,7 +52,13 @@ class Plugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
 
     def get_plugin_apps(self) -> dict[str, Any]:
         apps = {path: _asset(*where) for path, where in _ASSETS.items()}
-        answers = {"/parts": self.parts, "/runs": self.runs, "/data": self.data, "/compare": self.compare}
+        answers = {
+            "/parts": self.parts,
+            "/runs": self.runs,
+            "/data": self.data,
+            "/compare": self.compare,
+            "/ranks": self.ranks,
+        }
         return {**apps, **{path: wrappers.Request.application(answer) for path, answer in answers.items()}}
 
     def parts(self, request: wrappers.Request) -> Any:
@@ -89,13 +96,22 @@ class Plugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
         except Error as error:
             return _refusal(request, error)
 
+    def ranks(self, request: wrappers.Request) -> Any:
+        """The last recordings of all ranks of a recording's job, compared."""
+        try:
+            return _json(request, self._files.ranks(self._asked(request, "id")))
+        except Error as error:
+            return _refusal(request, error)
+
     def _asked(self, request: wrappers.Request, name: str) -> Found:
         return self._files.one(request.args.get(name, ""))
 
 
 def _named(found: Found) -> dict[str, str]:
     """How the page calls it. A path may have anything in it, and thousands of characters."""
-    return {"id": found.id, "run": shortened(found.run, 300), "name": shortened(found.name, 300)}
+    named = {"id": found.id, "run": shortened(found.run, 300), "name": shortened(found.name, 300)}
+    job = job_of(found.run)
+    return named if job is None else {**named, "job": shortened(job, 300)}
 
 
 def _folders(context: Any) -> dict[str, str]:

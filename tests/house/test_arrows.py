@@ -48,7 +48,7 @@ IMPORTS = {
     "advice": ("base report", ""),
     "simulation": ("base record report output", ""),
     "doctor": ("base record report output simulation", ""),
-    "tensorboard": ("base record report output", ""),
+    "tensorboard": ("base distributed record report output", ""),
     "notebook": ("base objects record report output simulation", ""),
     "integrations": ("base record report output", ""),
     "live": ("base report output", ""),

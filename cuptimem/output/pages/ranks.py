@@ -53,7 +53,7 @@ def _page(
         caveats=[f"{plural(left, 'more rank')} without a bar"] if left else [],
         bars=drawn if most else [],
         kinds=[(name, _kind(name)) for name in _COLOURS if _kind(name) in used],
-        blocks=[_block(block) for block in blocks[1:]],
+        blocks=[block(one) for one in blocks[1:]],
     )
 
 
@@ -80,13 +80,13 @@ def _kind(part: str) -> str:
     return f"part{_COLOURS.index(part)}"
 
 
-def _block(block: Block) -> dict[str, Any]:
+def block(of: Block) -> dict[str, Any]:
     """Of the text: its lines as they are, its tables with all columns."""
-    if isinstance(block, Table):
-        numbers = [column.right for column in block.columns]
-        code = [column.name == "code" for column in block.columns]
+    if isinstance(of, Table):
+        numbers = [column.right for column in of.columns]
+        code = [column.name == "code" for column in of.columns]
         return {
-            "names": list(zip((column.name.strip() for column in block.columns), numbers, strict=True)),
-            "rows": [list(zip(map(short, row), numbers, code, strict=True)) for row in block.rows],
+            "names": list(zip((column.name.strip() for column in of.columns), numbers, strict=True)),
+            "rows": [list(zip(map(short, row), numbers, code, strict=True)) for row in of.rows],
         }
-    return {"text": short(block.text.strip().removeprefix("! ")), "style": block.style, "names": None}
+    return {"text": short(of.text.strip().removeprefix("! ")), "style": of.style, "names": None}

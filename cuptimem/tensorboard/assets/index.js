@@ -3,7 +3,7 @@
 
 import { drawSteps, drawTimeline, resize } from "./curves.js";
 import { drawRuns } from "./runs.js";
-import { drawComparison, drawLeaks, drawPeak, drawSteps as drawStepsTable } from "./tables.js";
+import { drawComparison, drawLeaks, drawPeak, drawRanks, drawSteps as drawStepsTable } from "./tables.js";
 
 const RELOAD_MS = 30_000;  // TensorBoard's own interval
 const MORE_MS = 500;  // while recordings are waiting to be read
@@ -13,6 +13,7 @@ const state = {
     list: { recordings: [], broken: [], notes: [], waiting: 0 },
     chosen: null,    // id of the recording that is shown
     compared: null,  // id of the one it is compared with
+    job: null,  // whose ranks are shown in the place of a recording
     device: null,
     filter: "",
     loaded: new Map(),  // recordings by id
@@ -112,6 +113,8 @@ async function reload() {
         state.chosen = state.list.recordings.at(-1)?.id ?? null;
     if (!ids.has(state.compared))
         state.compared = null;
+    if (!state.list.recordings.some((one) => one.job === state.job))
+        state.job = null;
     clearTimeout(again);  // a reload by the user or by the interval takes its place
     if (state.list.waiting)
         again = setTimeout(reload, MORE_MS);
@@ -143,20 +146,22 @@ export function label(entry) {
         : `steps ${entry.first_step} to ${entry.first_step + entry.steps - 1}`;
 }
 
-let shown = { one: null, other: null, changes: null, error: null };
+let shown = { one: null, other: null, changes: null, ranks: null, error: null };
 
 /** Fetches what is chosen, and draws it. */
 async function show() {
-    const { chosen, compared } = state;
+    const { chosen, compared, job } = state;
     let next;
     try {
+        const { id } = state.list.recordings.findLast((one) => one.job === job) ?? {};
+        const ranks = job === null ? null : (await ask(`./ranks?id=${encodeURIComponent(id)}`)).blocks;
         const [one, other] = await Promise.all([recording(chosen), recording(compared)]);
         const changes = other === null ? null : await ask(`./compare?before=${compared}&after=${chosen}`);
-        next = { one, other, changes: changes?.devices ?? null, error: null };
+        next = { one, other, changes: changes?.devices ?? null, ranks, error: null };
     } catch (error) {
-        next = { one: null, other: null, changes: null, error: String(error.message || error) };
+        next = { one: null, other: null, changes: null, ranks: null, error: String(error.message || error) };
     }
-    if (chosen !== state.chosen || compared !== state.compared)
+    if (chosen !== state.chosen || compared !== state.compared || job !== state.job)
         return;  // something else was chosen meanwhile
     shown = next;
     draw();
@@ -165,12 +170,18 @@ async function show() {
 const actions = {
     choose(id) {
         state.chosen = id;
+        state.job = null;
         if (state.compared === id)
             state.compared = null;
         return show();
     },
     compare(id) {
         state.compared = state.compared === id ? null : id;
+        state.job = null;
+        return show();
+    },
+    ranks(job) {
+        state.job = state.job === job ? null : job;
         return show();
     },
     filter(text) {
@@ -206,6 +217,11 @@ function drawShown() {
     const { element } = cuptimem;
     if (shown.error !== null || state.list.error) {
         places.main.replaceChildren(element("p", { class: "caveat", role: "alert" }, shown.error || state.list.error));
+        return;
+    }
+    if (shown.ranks !== null) {
+        places.main.replaceChildren();
+        drawRanks(section("Ranks", "ranks"), shown.ranks);
         return;
     }
     if (shown.one === null) {

@@ -21,8 +21,16 @@ export function drawRuns(place, state, actions) {
     for (const one of shown)
         runs.set(one.run, [...(runs.get(one.run) ?? []), one]);
     const lists = [...runs].map(([run, recordings]) => group(run, recordings, state, actions));
+    const jobs = new Map();  // the runs of each that are ranks
+    for (const one of shown)
+        if (one.job !== undefined)
+            jobs.set(one.job, (jobs.get(one.job) ?? new Set()).add(one.run));
+    const together = [...jobs].filter(([, ranks]) => ranks.size > 1).map(([job, ranks]) => element("button", {
+        type: "button", class: "job", "data-key": `job ${job}`, onclick: () => actions.ranks(job), "aria-pressed": String(job === state.job),
+        title: "Why the ranks differ: the last recording of each",
+    }, `${exact(ranks.size)} ranks of ${job === "." ? "this folder" : job}`));
     const top = state.list.recordings.reduce((most, one) => Math.max(most, one.devices[0]?.peak ?? 0), 1);
-    place.replaceChildren(bar, ...notes(state.list), ...lists, ...broken(state.list.broken));
+    place.replaceChildren(bar, ...notes(state.list), ...together, ...lists, ...broken(state.list.broken));
     for (const bar of place.querySelectorAll("[data-peak]"))
         bar.style.width = `${(100 * Number(bar.dataset.peak)) / top}%`;
     if (focused)
@@ -37,7 +45,7 @@ function group(run, recordings, state, actions) {
         const when = new Date(one.start_realtime_ns / 1e6);
         const choose = element("button", {
             type: "button", class: "recording", "data-key": one.id, onclick: () => actions.choose(one.id),
-            "aria-current": one.id === state.chosen ? "true" : null, title: `${one.name}\n${when.toLocaleString()}`,
+            "aria-current": one.id === state.chosen && state.job === null ? "true" : null, title: `${one.name}\n${when.toLocaleString()}`,
         });
         choose.append(
             element("span", { class: "what" }, label(one)),

@@ -172,3 +172,17 @@ export function drawSteps(place, data, device) {
     if (data.steps_left_out)
         place.append(element("p", { class: "caveat" }, `${exact(data.steps_left_out)} rows in the middle are not in this file.`));
 }
+
+/** What `cuptimem ranks` says: lines of text and tables. */
+export function drawRanks(place, blocks) {
+    const { element } = cuptimem;
+    for (const { text, style, names, rows } of blocks) {
+        if (!names) {
+            place.append(element("p", { class: style === "warning" ? "caveat" : style === "dim" ? "faint" : style || null }, text));
+            continue;
+        }
+        const cells = rows.map((row) => element("tr", {}, ...row.map(([cell, number, code]) =>
+            element("td", { class: number ? "number" : null }, code ? element("code", {}, cell) : cell))));
+        table(place, names.map(([name, number]) => [name, number ? "number" : null]), cells, rows.length);
+    }
+}

@@ -204,3 +204,19 @@ def test_it_works_by_keyboard(memory_page: Any) -> None:
     button.press("Enter")
     memory_page.locator("#shown h1").get_by_text("large ·").wait_for()
     assert memory_page.locator("#side .recording").nth(1).evaluate("one => one === document.activeElement")
+
+
+def test_ranks_of_a_job(browser_process: Any, tmp_path: Path) -> None:
+    for rank in range(2):
+        write(report(tmp_path / "source", scale=1 + 1000 * rank), tmp_path / "logs" / "job" / f"rank{rank}")
+    with tensorboard(tmp_path / "logs") as url, opened(browser_process, url, "[data-tile=peak]") as page:
+        page.get_by_role("button", name="2 ranks of job").click()
+        page.locator("#ranks table").first.wait_for()
+        assert [row.split("\t")[0] for row in page.locator("#ranks tbody").first.inner_text().splitlines()] == [
+            "1",
+            "0",
+        ]
+        assert "rank 1: +3.9 MiB" in page.locator("#ranks").inner_text()
+        page.locator(".recording").first.click()
+        page.locator("[data-tile=peak]").wait_for()
+        assert page.locator("#ranks").count() == 0

@@ -243,7 +243,7 @@ def test_no_request_reaches_another_file(tmp_path: Path) -> None:
 def test_assets_have_the_types_that_browsers_ask_for() -> None:
     one = plugin(None)
     for path in one.get_plugin_apps():
-        if path in ("/parts", "/runs", "/data", "/compare"):
+        if path in ("/parts", "/runs", "/data", "/compare", "/ranks"):
             continue
         answer = Client(one.get_plugin_apps()[path]).get(path, headers={"Accept-Encoding": "gzip"})
         kind = "text/css" if path.endswith(".css") else "text/javascript"
@@ -373,3 +373,31 @@ def test_whatever_is_broken_tensorboard_starts(run: Run, broken: str) -> None:
         assert done.err == ""
     else:
         assert "cuptimem's Memory page is not there" in done.err and "Traceback" not in done.err
+
+
+def job(logs: Path) -> Plugin:
+    """Three ranks, of which the last has a thousand times the bytes; an earlier recording of it is not compared."""
+    environment = {"script": "train.py"}
+    for rank in range(3):
+        scale = 1000 if rank == 2 else 1
+        write(report(logs.parent / "source", scale=scale, environment=environment), logs / "job" / f"rank{rank}", 7)
+    write(report(logs.parent / "source", scale=5), logs / "job" / "rank2", 3)
+    write(report(logs.parent / "source"), logs / "alone")
+    return plugin(logs)
+
+
+def test_ranks_of_a_job(tmp_path: Path) -> None:
+    one = job(tmp_path / "logs")
+    listed = {row["run"]: row for row in runs(one)["recordings"]}
+    assert listed["job/rank0"]["job"] == "job" and "job" not in listed["alone"]
+    blocks = get(one, "/ranks", id=listed["job/rank1"]["id"]).json["blocks"]
+    assert blocks[0]["text"].startswith("3 ranks of train.py, 3 steps; median peak 4.0 KiB (rank 1)")
+    names = [name for name, _ in blocks[1]["names"]]
+    cells = [dict(zip(names, [cell for cell, *_ in row], strict=True)) for row in blocks[1]["rows"]]
+    assert [(row["rank"], row["peak"]) for row in cells] == [("2", "3.9 MiB"), ("0", "4.0 KiB"), ("1", "4.0 KiB")]
+    assert blocks[2]["text"].startswith("rank 2: +3.9 MiB")
+    rows = blocks[3]["rows"]
+    assert [cell for cell, *_ in rows[0]][:3] == ["+3.8 MiB", "3.8 MiB", "3.9 KiB"]
+    refused = get(one, "/ranks", id=listed["alone"]["id"])
+    assert (refused.status_code, refused.json["error"]) == (404, "this recording is not of a rank")
+    assert get(one, "/ranks", id="nothing").status_code == 404
