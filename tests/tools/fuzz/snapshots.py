@@ -49,6 +49,11 @@ def seeds() -> list[bytes]:
         {"stage": stage, "name": "Optimizer.step#SGD.step", "device": 0, "time_us": 4} for stage in ("START", "END")
     ]
     native = [frame(0, "torch::autograd::generated::MulBackward0::apply(int)", "??"), frame(1)]
+    about = {"exporter": "cuptimem 1", "devices": "0 is cuda:0, 1 is cpu", "unreported": "0 is cuda:0"}
+    backward = [frame(0, "MulBackward0", "backward"), frame(1)]
+    exported = snapshot(
+        [segment(AT, [block(AT, 512, 4)])], [[event("alloc", AT, 512, 3, backward, before_start=1)]], cuptimem=about
+    )
     small = [
         training(1),
         snapshot([], [expandable]),
@@ -60,6 +65,7 @@ def seeds() -> list[bytes]:
             "host_segments": [],
         },
         [segment(AT, [block(AT, 512, 4)])],
+        exported,
     ]
     for one in small:
         if isinstance(one, dict) and one is not small[0]:
