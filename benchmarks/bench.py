@@ -23,7 +23,7 @@ from benchmarks import simulated
 from benchmarks.deadline import left
 from benchmarks.measure import Spread, paired, spread
 from benchmarks.promises import PROMISES, Verdict
-from benchmarks.worker import LOGGED, MODES
+from benchmarks.worker import CALLBACK, LOGGED, MODES
 from benchmarks.workloads import QUICK, SIZES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -466,6 +466,12 @@ def logged(quick: bool) -> Outcome:
     """What figures of each log add, which a callback of a trainer takes, too: to realistic steps, and to the worst."""
     out, times = _in_turn("logged", ("gpt", "small_step"), ["bare", "cuptimem", *LOGGED], quick)
     realistic = times["gpt"]
+    if installed("transformers") and installed("accelerate"):
+        out.rows += _in_turn("logged", ("trainer",), ["bare", CALLBACK], quick)[0].rows
+    else:
+        out.rows.append(
+            {"benchmark": "logged", "what": "trainer", "why": "transformers and accelerate are not installed"}
+        )
     ratio = paired(realistic["logged every 10 steps"]["step"], realistic["bare"]["step"], ratio=True)
     out.verdicts.append(Verdict(PROMISES["logged"], *percent(ratio)))
     return out
@@ -585,7 +591,7 @@ def _workload(name: str) -> Callable[[bool], Outcome]:
 LONG = ("pages", "exports")
 # In the order of their worth: what a run without names has no time for is at the end.
 BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
-    **{name: _workload(name) for name in SIZES},
+    **{name: _workload(name) for name in SIZES if name != "trainer"},
     "cuda": cuda,
     "cuda_gpt2": cuda_gpt2,
     "pauses": pauses,

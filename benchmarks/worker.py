@@ -31,6 +31,7 @@ OPTIONS = {
     "cuptimem with operators": {"operators": True},
 }
 LOGGED = {"logged every 10 steps": 10, "logged every step": 1}  # what callbacks of trainers do, too
+CALLBACK = "with the callback"
 EMPTY_CLIENT = "empty client"  # of CUPTI, called for what the driver level is: its cost is the simulated device's own
 TRACEMALLOC_FRAMES = 25  # what its documentation uses where a traceback is wanted; its default of 1 names no caller
 
@@ -67,6 +68,14 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
                 yield None
             finally:
                 workloads.after_step = None
+    elif mode == CALLBACK:
+        from cuptimem.integrations import TransformersCallback
+
+        workloads.callbacks = lambda: [TransformersCallback(folder / f"{number}.cmem", summary=False)]
+        try:
+            yield None
+        finally:
+            workloads.callbacks = list
     elif mode == EMPTY_CLIENT:
         client = empty_client()
         succeeded("subscribing", client.bench_subscribe(0, 1))
@@ -104,9 +113,8 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
         finally:
             torch.cuda.memory._record_memory_history(None)
     else:
-        raise SystemExit(
-            f"unknown mode {mode}: {', '.join([*MODES, EMPTY_CLIENT, *OPTIONS, *LOGGED, *simulated.RECORDER])}"
-        )
+        known = [*MODES, EMPTY_CLIENT, *OPTIONS, *LOGGED, CALLBACK, *simulated.RECORDER]
+        raise SystemExit(f"unknown mode {mode}: {', '.join(known)}")
 
 
 def main() -> None:

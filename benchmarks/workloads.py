@@ -117,6 +117,44 @@ def transformers() -> Steps:
     return timed(step)
 
 
+callbacks: Callable[[], list[Any]] = list  # of the trainer: the worker sets them
+
+
+def trainer() -> Steps:
+    """A Hugging Face Trainer of a small GPT-2, with a log every 10 steps. A step, from its begin to that of the next,
+    is CPU time of the program's thread: that of the trainer's start and end is in none."""
+    import tempfile
+    from itertools import pairwise
+
+    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
+
+    config = GPT2Config(vocab_size=512, n_positions=64, n_embd=128, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0)
+    model = GPT2LMHeadModel(config)
+    rows = [{"input_ids": list(range(i, i + 64)), "labels": list(range(i, i + 64))} for i in range(64)]
+    begun: list[float] = []
+
+    class Clock(TrainerCallback):  # type: ignore[misc]  # transformers has no types here
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            begun.append(time.thread_time())
+
+    def run(count: int) -> list[float]:
+        begun.clear()
+        with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
+            arguments = TrainingArguments(
+                folder,
+                max_steps=count + 1,
+                logging_steps=10,
+                save_strategy="no",
+                report_to=[],
+                disable_tqdm=True,
+                use_cpu=True,
+            )
+            Trainer(model, arguments, train_dataset=rows, callbacks=[Clock(), *callbacks()]).train()
+        return [after - before for before, after in pairwise(begun)]
+
+    return run
+
+
 def resnet() -> Steps:
     """A residual network in plain torch, its pictures from two data loader workers, whose start is not timed."""
     import torch
@@ -177,8 +215,23 @@ WORKLOADS: dict[str, Callable[[], Steps]] = {
     "small_step": small_step,
     "transformers": transformers,
     "resnet": resnet,
+    "trainer": trainer,
 }
 
 # steps in a block (the first of each is dropped: a recorder that just started learns all its stacks in it), rounds
-SIZES = {"micro": (9, 21), "gpt": (7, 15), "small_step": (41, 25), "transformers": (7, 15), "resnet": (7, 11)}
-QUICK = {"micro": (3, 2), "gpt": (2, 1), "small_step": (3, 2), "transformers": (2, 1), "resnet": (2, 1)}
+SIZES = {
+    "micro": (9, 21),
+    "gpt": (7, 15),
+    "small_step": (41, 25),
+    "transformers": (7, 15),
+    "resnet": (7, 11),
+    "trainer": (41, 9),
+}
+QUICK = {
+    "micro": (3, 2),
+    "gpt": (2, 1),
+    "small_step": (3, 2),
+    "transformers": (2, 1),
+    "resnet": (2, 1),
+    "trainer": (12, 2),
+}
