@@ -178,8 +178,9 @@ def trace_rewrite(
 def trace_dump(path: str, limit: int = 0) -> list[tuple[Any, ...]]: ...
 
 # samples of the process tree (csrc/python/py_tree.c)
-_Process = tuple[int, int, int, int, str, tuple[int, ...] | None, tuple[int, ...] | None]
-_Tree = tuple[int, int, int, int, int, list[_Process], list[tuple[int, int, str]] | None]
+_Process = tuple[int, int, int, int, str, tuple[int, ...] | None, tuple[int, ...] | None, int]
+_File = tuple[int, int, str, int, bool]
+_Tree = tuple[int, int, int, int, int, list[_Process], list[_File] | None, list[_File], int]
 
 def tree_samples(path: str, /) -> list[_Tree]: ...
 def tree_now(pid: int, /) -> _Tree | None: ...

@@ -8,6 +8,7 @@
 enum {
     CM_TREE_PROCESSES = 256, /* more are counted, not described */
     CM_TREE_FILES = 64,      /* the largest; the others are one row without a path */
+    CM_TREE_OPEN = 16,       /* files that are being loaded; more are left out */
     CM_TREE_PATH = 256,
     CM_TREE_NAME = 16 /* as the kernel has them */
 };
@@ -58,13 +59,16 @@ typedef struct cm_process {
     uint32_t known; /* CM_KNOWN_* */
     char name[CM_TREE_NAME];
     uint64_t kib[CM_PROCESS_SIZES];
+    uint64_t queued_kib; /* in /dev/shm, of a DataLoader's worker, for its parent to take */
 } cm_process;
 
 /* Bytes of a file that a process has mapped. */
 typedef struct cm_mapped_file {
-    int32_t pid;    /* 0: in /dev/shm, and mapped by no process of the tree */
-    uint64_t bytes; /* resident of the root's; mapped of other processes'; else allocated */
+    int32_t pid;             /* 0: in /dev/shm, and mapped by no process of the tree */
+    uint64_t bytes;          /* resident; of a file that none has mapped: allocated */
     char path[CM_TREE_PATH]; /* "": all that are not among the largest */
+    uint64_t copied; /* of these bytes: pages that are the process's own, for it wrote to them */
+    bool code;       /* a library or a program */
 } cm_mapped_file;
 
 /* How much is read of a tree. */
@@ -78,10 +82,13 @@ typedef struct cm_process_tree {
     uint64_t realtime_ns, cpu_ns; /* cpu_ns: that reading it took */
     uint64_t shm_bytes, shm_used; /* of /dev/shm, whoever uses it; 0 bytes: there is none */
     uint32_t left_out;            /* processes beyond the table */
-    uint32_t count, files;
+    uint32_t
+        unseen; /* of the machine, that were not asked for their parent: any may be of the tree */
+    uint32_t count, files, opens;
     bool has_files; /* files were looked at */
     cm_process process[CM_TREE_PROCESSES];
     cm_mapped_file file[CM_TREE_FILES + 1];
+    cm_mapped_file open[CM_TREE_OPEN]; /* by a process that grows; bytes: of the file */
 } cm_process_tree;
 
 #define CM_SHM_FOLDER "/dev/shm/"

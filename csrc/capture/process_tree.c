@@ -19,6 +19,9 @@ enum {
     MACHINE = 8192, /* processes that are looked at for their parent */
     PIECE = 32 << 10,
     LINE = 1024,
+    INODES = 256,         /* of a worker, so that none counts twice */
+    LOADS_KIB = 32 << 10, /* a process that has grown by so much since the last reading loads ... */
+    LOADED = 64 << 20,    /* ... what it has open, of so many bytes */
     PROC_PATH = 64
 };
 
@@ -31,6 +34,13 @@ typedef struct reading {
     uint32_t count;
     int32_t pid_before[MACHINE], parent_before[MACHINE]; /* of the reading before */
     uint32_t count_before, at_before;
+    int32_t member[CM_TREE_PROCESSES]; /* of the tree, at the reading before ... */
+    uint64_t anonymous[CM_TREE_PROCESSES];
+    uint32_t members;
+    cm_process *process; /* whose descriptors are looked at */
+    bool loads;
+    uint64_t inode[INODES];
+    uint32_t inodes;
     char piece[PIECE];
 } reading;
 
@@ -146,8 +156,12 @@ static void add_process(reading *r, const char *name)
     int32_t pid = (int32_t)number, parent;
     status of;
 
-    if (*end != '\0' || number <= 0 || number > INT32_MAX || r->count == MACHINE)
+    if (*end != '\0' || number <= 0 || number > INT32_MAX)
         return;
+    if (r->count == MACHINE) {
+        r->into->unseen++;
+        return;
+    }
     if (!parent_before(r, pid, &parent)) {
         if (!read_status(pid, &of))
             return;
@@ -255,6 +269,87 @@ static void read_sizes(cm_process *process, bool rollup)
         process->known |= CM_KNOWN_ROLLUP;
 }
 
+/* --- open files ---------------------------------------------------------------------------------
+ */
+
+/* A DataLoader's batch lies in a file of /dev/shm, which its worker has open until it is taken, and
+ * none has mapped. */
+static void add_queued(reading *r, const struct stat *st)
+{
+    for (uint32_t i = 0; i < r->inodes; i++)
+        if (r->inode[i] == st->st_ino)
+            return;
+    if (r->inodes < INODES)
+        r->inode[r->inodes++] = st->st_ino;
+    r->process->queued_kib += (uint64_t)st->st_blocks / 2;
+}
+
+static void see_descriptor(reading *r, const char *name)
+{
+    char link[PROC_PATH];
+    cm_mapped_file file = {.pid = r->process->pid};
+    struct stat st;
+
+    snprintf(link, sizeof link, "/proc/%d/fd/%.16s", r->process->pid, name);
+    ssize_t length = readlink(link, file.path, sizeof file.path - 1);
+    if (length <= 0 || file.path[0] != '/')
+        return;
+    bool shared = strncmp(file.path, CM_SHM_FOLDER, strlen(CM_SHM_FOLDER)) == 0;
+    if ((shared ? r->process->role != CM_ROLE_DATA_WORKER : !r->loads) || stat(link, &st) != 0 ||
+        !S_ISREG(st.st_mode))
+        return;
+    file.bytes = (uint64_t)st.st_size;
+    if (shared)
+        add_queued(r, &st);
+    else if (file.bytes >= LOADED && r->into->opens < CM_TREE_OPEN)
+        r->into->open[r->into->opens++] = file;
+}
+
+/* Whether it has grown much since the reading before. */
+static bool loads(const reading *r, const cm_process *process)
+{
+    for (uint32_t i = 0; i < r->members; i++)
+        if (r->member[i] == process->pid)
+            return process->kib[CM_SIZE_RSS_ANON] >= r->anonymous[i] + LOADS_KIB;
+    return process->kib[CM_SIZE_RSS_ANON] >= LOADS_KIB;
+}
+
+static void add_open_files(reading *r)
+{
+    cm_process_tree *into = r->into;
+    char folder[PROC_PATH];
+
+    for (uint32_t i = 0; i < into->count && !is_stopped(r); i++) {
+        r->process = &into->process[i];
+        r->loads = loads(r, r->process);
+        r->inodes = 0;
+        if (!r->loads && r->process->role != CM_ROLE_DATA_WORKER)
+            continue;
+        snprintf(folder, sizeof folder, "/proc/%d/fd", r->process->pid);
+        read_folder(r, folder, see_descriptor);
+    }
+    for (r->members = 0; r->members < into->count; r->members++) {
+        r->member[r->members] = into->process[r->members].pid;
+        r->anonymous[r->members] = into->process[r->members].kib[CM_SIZE_RSS_ANON];
+    }
+}
+
+/* By the sharing strategy file_system a batch has a name, with its worker's number. */
+static void see_named_batch(reading *r, const char *name)
+{
+    char path[PROC_PATH];
+    struct stat st;
+    int pid;
+
+    if (sscanf(name, "torch_%d_", &pid) != 1)
+        return;
+    snprintf(path, sizeof path, CM_SHM_FOLDER "%.48s", name);
+    for (uint32_t i = 0; i < r->into->count; i++)
+        if (r->into->process[i].pid == pid && r->into->process[i].role == CM_ROLE_DATA_WORKER &&
+            stat(path, &st) == 0)
+            r->into->process[i].queued_kib += (uint64_t)st.st_blocks / 2;
+}
+
 /* stack: of the parent before, of this process afterwards. */
 static bool add_member(reading *r, int32_t pid, uint64_t *stack)
 {
@@ -304,8 +399,7 @@ static bool add_tree(reading *r, int32_t root)
 
 typedef struct mapping {
     cm_process_tree *into;
-    int32_t pid;
-    bool only_shared;   /* in /dev/shm */
+    bool data_only;     /* no libraries */
     cm_mapped_file now; /* of the lines so far that name the same file, in a row */
     uint64_t rest;
 } mapping;
@@ -328,6 +422,8 @@ static void add_file(cm_process_tree *into, const cm_mapped_file *file, uint64_t
     for (uint32_t i = 0; i < into->files; i++)
         if (into->file[i].pid == file->pid && strcmp(into->file[i].path, file->path) == 0) {
             into->file[i].bytes += file->bytes;
+            into->file[i].copied += file->copied;
+            into->file[i].code |= file->code;
             return;
         }
     if (into->files < CM_TREE_FILES) {
@@ -345,35 +441,26 @@ static void add_file(cm_process_tree *into, const cm_mapped_file *file, uint64_t
 
 static void finish_file(mapping *m)
 {
-    add_file(m->into, &m->now, &m->rest);
-    m->now.bytes = 0;
-    m->now.path[0] = '\0';
+    if (!m->data_only || !m->now.code)
+        add_file(m->into, &m->now, &m->rest);
+    m->now = (cm_mapped_file){.pid = m->now.pid};
 }
 
-/* A line of maps, or one that begins a mapping in smaps: "7f..-7f.. r--p offset device inode path".
- */
-static bool see_mapping(mapping *m, char *line)
+/* A line that begins a mapping: "7f..-7f.. r--p offset device inode path". */
+static void see_mapping(mapping *m, const char *line)
 {
-    unsigned long long begin, end, inode;
+    char rights[5];
+    unsigned long long inode;
     int at = 0;
 
-    if (sscanf(line, "%llx-%llx %*4s %*x %*s %llu %n", &begin, &end, &inode, &at) != 3 || at == 0)
-        return false;
+    if (sscanf(line, "%*x-%*x %4s %*x %*s %llu %n", rights, &inode, &at) != 2 || at == 0)
+        return;
     const char *path = line + at;
-    bool wanted = path[0] == '/' && inode != 0 &&
-                  (!m->only_shared || strncmp(path, CM_SHM_FOLDER, strlen(CM_SHM_FOLDER)) == 0);
+    bool wanted = path[0] == '/' && inode != 0;
     if (!wanted || strncmp(path, m->now.path, sizeof m->now.path - 1) != 0)
         finish_file(m);
-    m->now.pid = m->pid;
     snprintf(m->now.path, sizeof m->now.path, "%s", wanted ? path : "");
-    if (wanted && m->only_shared)
-        m->now.bytes += end - begin;
-    return true;
-}
-
-static void see_map(void *context, char *line)
-{
-    see_mapping(context, line);
+    m->now.code |= wanted && strchr(rights, 'x') != NULL;
 }
 
 static void see_smap(void *context, char *line)
@@ -382,12 +469,12 @@ static void see_smap(void *context, char *line)
     unsigned long long kib;
 
     /* Lines that begin a mapping begin with a small letter or a digit. */
-    if (line[0] >= 'A' && line[0] <= 'Z') {
-        if (m->now.path[0] != '\0' && sscanf(line, "Rss: %llu", &kib) == 1)
-            m->now.bytes += kib << 10;
-        return;
-    }
-    see_mapping(m, line);
+    if (line[0] < 'A' || line[0] > 'Z')
+        see_mapping(m, line);
+    else if (m->now.path[0] != '\0' && sscanf(line, "Rss: %llu", &kib) == 1)
+        m->now.bytes += kib << 10;
+    else if (m->now.path[0] != '\0' && sscanf(line, "Anonymous: %llu", &kib) == 1)
+        m->now.copied += kib << 10;
 }
 
 /* What lies in /dev/shm and no process of the tree has mapped. */
@@ -413,10 +500,8 @@ static void add_files(reading *r)
     into->has_files = true;
     r->rest = 0;
     for (uint32_t i = 0; i < into->count && !is_stopped(r); i++) {
-        mapping m = {.into = into, .pid = into->process[i].pid, .only_shared = i > 0};
-        if (i > 0 && into->process[i].kib[CM_SIZE_RSS_SHMEM] == 0)
-            continue;
-        read_lines(r, m.pid, i == 0 ? "smaps" : "maps", i == 0 ? see_smap : see_map, &m);
+        mapping m = {.into = into, .data_only = i > 0, .now.pid = into->process[i].pid};
+        read_lines(r, m.now.pid, "smaps", see_smap, &m);
         finish_file(&m);
         r->rest += m.rest;
     }
@@ -445,7 +530,7 @@ static bool read_tree(reading *r, int32_t root)
     r->count = r->at_before = 0;
     if (r->depth != CM_TREE_STATUS)
         r->count_before = 0;
-    into->count = into->files = into->left_out = 0;
+    into->count = into->files = into->opens = into->left_out = into->unseen = 0;
     into->has_files = false;
     into->shm_bytes = into->shm_used = 0;
     into->realtime_ns = cm_clock_sample().realtime_ns;
@@ -453,6 +538,8 @@ static bool read_tree(reading *r, int32_t root)
     remember(r);
     if (!add_tree(r, root))
         return false;
+    add_open_files(r);
+    read_folder(r, CM_SHM_FOLDER, see_named_batch);
     if (statvfs(CM_SHM_FOLDER, &shm) == 0) {
         into->shm_bytes = (uint64_t)shm.f_blocks * shm.f_frsize;
         into->shm_used = (uint64_t)(shm.f_blocks - shm.f_bfree) * shm.f_frsize;

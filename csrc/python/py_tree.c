@@ -27,37 +27,42 @@ static PyObject *process_tuple(const cm_process *process)
         sizes_tuple(process, process->known & CM_KNOWN_STATUS, 0, CM_PROCESS_STATUS_SIZES);
     PyObject *rollup = sizes_tuple(process, process->known & CM_KNOWN_ROLLUP,
                                    CM_PROCESS_STATUS_SIZES, CM_PROCESS_SIZES);
-    return Py_BuildValue("(iiKINNN)", (int)process->pid, (int)process->parent,
+    return Py_BuildValue("(iiKINNNK)", (int)process->pid, (int)process->parent,
                          (unsigned long long)process->started, (unsigned)process->role,
-                         cm_py_text(process->name), status, rollup);
+                         cm_py_text(process->name), status, rollup,
+                         (unsigned long long)process->queued_kib << 10);
 }
 
 static PyObject *file_tuple(const cm_mapped_file *file)
 {
-    return Py_BuildValue("(iKN)", (int)file->pid, (unsigned long long)file->bytes,
-                         cm_py_text(file->path));
+    return Py_BuildValue("(iKNKO)", (int)file->pid, (unsigned long long)file->bytes,
+                         cm_py_text(file->path), (unsigned long long)file->copied,
+                         file->code ? Py_True : Py_False);
 }
 
 static PyObject *tree_tuple(const cm_process_tree *tree)
 {
-    PyObject *processes = PyList_New(0), *files = PyList_New(0);
-    bool good = processes != NULL && files != NULL;
+    PyObject *processes = PyList_New(0), *files = PyList_New(0), *open = PyList_New(0);
+    bool good = processes != NULL && files != NULL && open != NULL;
 
     for (uint32_t i = 0; good && i < tree->count; i++)
         good = cm_py_append(processes, process_tuple(&tree->process[i])) == 0;
     for (uint32_t i = 0; good && tree->has_files && i < tree->files; i++)
         good = cm_py_append(files, file_tuple(&tree->file[i])) == 0;
+    for (uint32_t i = 0; good && i < tree->opens; i++)
+        good = cm_py_append(open, file_tuple(&tree->open[i])) == 0;
     if (good && !tree->has_files) {
         Py_DECREF(files);
         files = Py_NewRef(Py_None);
     }
     if (good)
-        return Py_BuildValue("(KKKKINN)", (unsigned long long)tree->realtime_ns,
+        return Py_BuildValue("(KKKKINNNI)", (unsigned long long)tree->realtime_ns,
                              (unsigned long long)tree->cpu_ns, (unsigned long long)tree->shm_bytes,
                              (unsigned long long)tree->shm_used, (unsigned)tree->left_out,
-                             processes, files);
+                             processes, files, open, (unsigned)tree->unseen);
     Py_XDECREF(processes);
     Py_XDECREF(files);
+    Py_XDECREF(open);
     return NULL;
 }
 
@@ -65,11 +70,12 @@ PyDoc_STRVAR(
     tree_samples_doc,
     "tree_samples(path) -> list\n\n"
     "The tree samples of a trace: a tuple each of wall clock in ns, CPU time in ns that it took,\n"
-    "bytes of /dev/shm and of these in use, processes left out, processes, files. A process is\n"
-    "(pid, parent, start in clock ticks since boot, role, name, sizes of status, of rollup), "
-    "sizes\n"
-    "in bytes, in the order of base/process_tree.h, None where they were not read. files: None, "
-    "not looked at; else (pid, bytes, path).");
+    "bytes of /dev/shm and of these in use, processes left out, processes, files, open files. A "
+    "process is\n"
+    "(pid, parent, start in clock ticks since boot, role, name, sizes of status, of rollup, bytes\n"
+    "queued), sizes in bytes, in the order of base/process_tree.h, None where they were not read.\n"
+    "files: None, not looked at; else (pid, bytes, path, bytes copied, whether it is code). Last:\n"
+    "files that are being loaded, as files; processes of the machine that were not looked at.");
 
 static bool append_tree(void *list, const cm_process_tree *tree)
 {

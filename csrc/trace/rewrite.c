@@ -207,6 +207,8 @@ static bool rewrite_tree(rewrite *w, cm_cursor *c)
         fine = replace_in_place(w, CM_TEXT_NAME, tree->process[i].name, CM_TREE_NAME);
     for (uint32_t i = 0; fine && tree->has_files && i < tree->files; i++)
         fine = replace_in_place(w, CM_TEXT_STRING, tree->file[i].path, CM_TREE_PATH);
+    for (uint32_t i = 0; fine && i < tree->opens; i++)
+        fine = replace_in_place(w, CM_TEXT_STRING, tree->open[i].path, CM_TREE_PATH);
     w->length = 0;
     fine = fine && make_room(w, CM_TREE_CHUNK_MOST) != NULL;
     if (fine)

@@ -9,11 +9,13 @@
 #include "format.h"
 #include "reader_parts.h"
 
+#define KIB_MOST (UINT64_C(1) << 40) /* bytes must fit into 63 bits, also summed */
+
 /* Of each: numbers, a text, numbers. A length stands before it, so that later versions may append
  * fields. */
 enum {
-    PROCESS_MOST = 10 * (CM_PROCESS_SIZES + 5) + 2 + CM_TREE_NAME,
-    FILE_MOST = 20 + 2 + CM_TREE_PATH
+    PROCESS_MOST = 10 * (CM_PROCESS_SIZES + 6) + 2 + CM_TREE_NAME,
+    FILE_MOST = 31 + 2 + CM_TREE_PATH
 };
 
 static bool is_known(const cm_process *process, int size)
@@ -34,6 +36,7 @@ static uint8_t *put_process(uint8_t *to, const cm_process *process)
     for (int i = 0; i < CM_PROCESS_SIZES; i++)
         if (is_known(process, i))
             p = cm_put_varint(p, process->kib[i]);
+    p = cm_put_varint(p, process->queued_kib);
     return cm_put_bytes(to, bytes, (size_t)(p - bytes));
 }
 
@@ -44,6 +47,8 @@ static uint8_t *put_file(uint8_t *to, const cm_mapped_file *file)
     p = cm_put_varint(p, (uint32_t)file->pid);
     p = cm_put_varint(p, file->bytes);
     p = cm_put_bytes(p, file->path, strlen(file->path));
+    p = cm_put_varint(p, file->copied);
+    p = cm_put_varint(p, file->code);
     return cm_put_bytes(to, bytes, (size_t)(p - bytes));
 }
 
@@ -61,6 +66,10 @@ size_t cm_tree_encode(const cm_process_tree *tree, uint8_t *chunk)
     p = cm_put_varint(p, tree->has_files ? tree->files + 1u : 0);
     for (uint32_t i = 0; i < tree->files && tree->has_files; i++)
         p = put_file(p, &tree->file[i]);
+    p = cm_put_varint(p, tree->opens);
+    for (uint32_t i = 0; i < tree->opens; i++)
+        p = put_file(p, &tree->open[i]);
+    p = cm_put_varint(p, tree->unseen);
     size_t length = (size_t)(p - chunk);
     cm_chunk_seal(chunk, CM_CHUNK_TREE, length - CM_CHUNK_HEADER_SIZE);
     return length;
@@ -86,6 +95,12 @@ static cm_cursor record(cm_cursor *c)
     return (cm_cursor){bytes, bytes == NULL ? NULL : bytes + length, c->bad};
 }
 
+/* A field that was appended: 0 in an older file. */
+static uint64_t later(cm_cursor *c)
+{
+    return cm_cursor_left(c) > 0 ? cm_cursor_varint(c) : 0;
+}
+
 static bool get_process(cm_cursor *payload, cm_process *process)
 {
     cm_cursor c = record(payload);
@@ -98,10 +113,11 @@ static bool get_process(cm_cursor *payload, cm_process *process)
     process->known = cm_cursor_varint32(&c);
     for (int i = 0; i < CM_PROCESS_SIZES; i++) {
         process->kib[i] = is_known(process, i) ? cm_cursor_varint(&c) : 0;
-        if (process->kib[i] > UINT64_C(1) << 40) /* bytes must fit into 63 bits, also summed */
+        if (process->kib[i] > KIB_MOST)
             c.bad = true;
     }
-    return !c.bad;
+    process->queued_kib = later(&c);
+    return !c.bad && process->queued_kib <= KIB_MOST;
 }
 
 static bool get_file(cm_cursor *payload, cm_mapped_file *file)
@@ -111,7 +127,9 @@ static bool get_file(cm_cursor *payload, cm_mapped_file *file)
     file->pid = (int32_t)cm_cursor_varint32(&c);
     file->bytes = cm_cursor_varint(&c);
     get_text(&c, file->path, sizeof file->path);
-    return !c.bad && file->bytes <= UINT64_C(1) << 50;
+    file->copied = later(&c);
+    file->code = later(&c) != 0;
+    return !c.bad && file->bytes <= KIB_MOST << 10 && file->copied <= KIB_MOST << 10;
 }
 
 bool cm_tree_decode(cm_cursor *c, cm_process_tree *tree)
@@ -124,7 +142,7 @@ bool cm_tree_decode(cm_cursor *c, cm_process_tree *tree)
     tree->shm_bytes = cm_cursor_varint(c);
     tree->shm_used = cm_cursor_varint(c);
     tree->left_out = cm_cursor_varint32(c);
-    tree->count = tree->files = 0;
+    tree->count = tree->files = tree->opens = 0;
     for (uint64_t n = cm_cursor_varint(c); n > 0 && !c->bad; n--) {
         if (!get_process(c, &process))
             return false;
@@ -141,6 +159,14 @@ bool cm_tree_decode(cm_cursor *c, cm_process_tree *tree)
         if (tree->files <= CM_TREE_FILES)
             tree->file[tree->files++] = file;
     }
+    for (n = later(c); n > 0 && !c->bad; n--) {
+        if (!get_file(c, &file))
+            return false;
+        if (tree->opens < CM_TREE_OPEN)
+            tree->open[tree->opens++] = file;
+    }
+    uint64_t unseen = later(c);
+    tree->unseen = unseen > UINT32_MAX ? UINT32_MAX : (uint32_t)unseen;
     return !c->bad && tree->realtime_ns <= INT64_MAX && tree->cpu_ns <= INT64_MAX &&
            tree->shm_bytes <= INT64_MAX && tree->shm_used <= INT64_MAX;
 }

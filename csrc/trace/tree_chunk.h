@@ -10,8 +10,8 @@
 
 enum {
     CM_TREE_CHUNK_MOST = 512 +
-                         CM_TREE_PROCESSES * (2 + CM_TREE_NAME + 10 * (CM_PROCESS_SIZES + 6)) +
-                         (CM_TREE_FILES + 1) * (25 + CM_TREE_PATH)
+                         CM_TREE_PROCESSES * (2 + CM_TREE_NAME + 10 * (CM_PROCESS_SIZES + 7)) +
+                         (CM_TREE_FILES + 1 + CM_TREE_OPEN) * (36 + CM_TREE_PATH)
 };
 
 /* Writes a sealed chunk of at most CM_TREE_CHUNK_MOST bytes. Returns its length. */

@@ -314,7 +314,7 @@ def of_samples(samples: Sequence[Any], start_ns: int, attributes: Iterable[Attri
     points: dict[tuple[int, int], list[ProcessPoint]] = {}
     files: Sequence[tuple[int, int, str]] = ()
     samples = [one for one in samples if one[5]]  # none of ours is empty
-    for realtime, _, _, _, _, processes, looked in samples:
+    for realtime, _, _, _, _, processes, looked, *_ in samples:
         files = files if looked is None else looked
         for row in {(row[0], row[2]): row for row in processes}.values():
             if row[5] is not None:
@@ -351,7 +351,7 @@ def _point(time_ns: int, status: Sequence[int], rollup: Sequence[int] | None) ->
 
 def _files(rows: Sequence[tuple[int, int, str]]) -> tuple[MappedFile, ...]:
     by_path: dict[str, list[tuple[int, int]]] = {}
-    for pid, bytes_, path in rows:
+    for pid, bytes_, path, *_ in rows:
         by_path.setdefault(path, []).append((pid, bytes_))
     made = [
         MappedFile(path, max(bytes_ for _, bytes_ in of), tuple(pid for pid, _ in of if pid))

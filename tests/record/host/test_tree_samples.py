@@ -97,7 +97,7 @@ def test_every_process_below_is_sampled(run: Callable[..., Result], programs: Pa
         rows = [row for sample in samples for row in sample[5] if row[0] == itself["pid"] and row[6] is not None]
         rows = rows[:-1] if who == "recorded" else rows  # its last sample is of its end
         assert rows, who
-        _, parent, start, role, _, status, rollup = rows[-1]
+        _, parent, start, role, _, status, rollup, _ = rows[-1]
         assert who == "recorded" or parent == itself["parent"]
         assert role == roles[who] and start > 0 and status is not None and rollup is not None
         clean, dirty, shared_clean, shared_dirty, pss, *_ = rollup
@@ -106,7 +106,7 @@ def test_every_process_below_is_sampled(run: Callable[..., Result], programs: Pa
         assert pss <= clean + dirty + shared_clean + shared_dirty
     every = {(row[3], row[4]) for sample in samples for row in sample[5]}
     assert (PROGRAM, "sleep") in every and TRACKER in {role for role, _ in every}
-    found = {path: (pid, size) for sample in samples for pid, size, path in sample[6] or ()}
+    found = {path: (pid, size) for sample in samples for pid, size, path, *_ in sample[6] or ()}
     assert found[f"/dev/shm/{name}"] == (0, 6 * MIB)  # written, never mapped
 
 
@@ -126,9 +126,9 @@ def test_a_process_that_runs_now(tmp_path: Path) -> None:
         process.kill()
     assert found is not None
     (row,) = found[5]
-    status, rollup = row[5:]
+    status, rollup, _ = row[5:]
     assert row[:2] == (process.pid, os.getpid()) and row[3] == RECORDED
     assert status is not None and rollup is not None and 32 * MIB <= status[0] <= 64 * MIB
     assert 32 * MIB <= rollup[1] <= status[0]
-    assert any(path.endswith((".so", ".so.6")) or "python" in path for _, _, path in found[6] or ())
+    assert any(path.endswith((".so", ".so.6")) or "python" in path for _, _, path, *_ in found[6] or ())
     assert _core.tree_now(process.pid) is None and _core.tree_now(-1) is None and _core.tree_now(1 << 40) is None

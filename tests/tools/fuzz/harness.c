@@ -469,7 +469,8 @@ static void rewrite(replacement how, bool lines)
 
 static bool see_tree(void *context, const cm_process_tree *tree)
 {
-    if (tree->count > CM_TREE_PROCESSES || tree->files > CM_TREE_FILES + 1)
+    if (tree->count > CM_TREE_PROCESSES || tree->files > CM_TREE_FILES + 1 ||
+        tree->opens > CM_TREE_OPEN)
         broken("a tree sample has no more than its tables");
     for (uint32_t i = 0; i < tree->count; i++)
         if (memchr(tree->process[i].name, 0, CM_TREE_NAME) == NULL)

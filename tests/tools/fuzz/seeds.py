@@ -109,7 +109,12 @@ def with_lines(trace: bytes) -> bytes:
 def with_trees(trace: bytes) -> bytes:
     """With a tree sample behind each chunk of the beginning, the second one damaged."""
     process = (7, 1, 99, 2, "pt_data_worker", (40, 20, 8, 0), (1, 2, 3, 4, 5, 6, 7, 8))
-    good = tracelib.tree_chunk(10**18, [process, (*process[:6], None)], [(7, 4096, "/dev/shm/x\x1b[2J"), (0, 9, "")])
+    good = tracelib.tree_chunk(
+        10**18,
+        [process, (*process[:6], None)],
+        [(7, 4096, "/dev/shm/x\x1b[2J"), (0, 9, "")],
+        open_files=[(7, 1 << 27, "/m\x1b")],
+    )
     samples = iter([good, tracelib.tree_chunk(1, [process] * 300, None), good[:-3]])
     pieces = [trace[:16]]
     for kind, payload in chunks(trace):

@@ -198,23 +198,30 @@ def tree_chunk(
     *,
     shm: tuple[int, int] = (1 << 30, 1 << 20),
     more: bytes = b"",
+    open_files: Sequence[tuple[int, int, str]] | None = None,
 ) -> bytes:
     """The payload of a tree sample. A process: pid, parent, start, role, name, sizes in KiB of status, of the rollup.
-    more: bytes behind the fields of each."""
+    more: bytes behind these fields of each. open_files: None, as an older version has it."""
 
     def process(pid: int, parent: int, start: int, role: int, name: str, status: Any, rollup: Any) -> bytes:
         known = (status is not None) + 2 * (rollup is not None)
         sizes = b"".join(map(varint, [*(status or ()), *(rollup or ())]))
         return b"".join(map(varint, (pid, parent, start, role))) + text(name) + varint(known) + sizes + more
 
-    rows = [varint(len(row)) + row for row in (process(*one) for one in processes)]
-    mapped = [varint(pid) + varint(size) + text(path) + more for pid, size, path in files or ()]
+    def rows_of(rows: list[bytes]) -> bytes:
+        return b"".join(varint(len(row)) + row for row in rows)
+
+    rows = [process(*one) for one in processes]
+    mapped, loaded = (
+        [varint(pid) + varint(size) + text(path) + more for pid, size, path in of or ()] for of in (files, open_files)
+    )
     return (
         struct.pack("<Q", realtime_ns)
         + b"".join(map(varint, (1000, *shm, 0, len(rows))))
-        + b"".join(rows)
+        + rows_of(rows)
         + varint(0 if files is None else len(mapped) + 1)
-        + b"".join(varint(len(row)) + row for row in mapped)
+        + rows_of(mapped)
+        + (b"" if open_files is None else varint(len(loaded)) + rows_of(loaded))
     )
 
 
