@@ -4,7 +4,6 @@ Made of tree samples (csrc/base/process_tree.h). Resident bytes are known at mos
 shared or in proportion less often, where the kernel had to look at every page.
 """
 
-import itertools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -32,15 +31,7 @@ OWN_FILES = "/.cuptimem-ring-"  # what the recording itself has there
 DATASETS = "host.datasets"  # meta: rows of an Attribute
 _FOREVER = 1 << 63
 COPIES = ("DataLoader worker", "forked")  # they begin with the pages of their parent
-_LEAST = 8 << 20  # what a process of Python wanders by
-_LEAST_FILES = 64 << 20  # code of libraries is mapped as it is needed
-# Reference counts and collections of modules alone copy 7 MiB of PyTorch's, and more of larger programs.
-_LEAST_COPIED, _LEAST_UNKNOWN = 16 << 20, 64 << 20
-_KINDS = ("anonymous", "shared_memory", "files")
-_QUARTERS = 4
-_RISE = 10  # as in cuptimem/report/process.py
-_SETTLED = 20  # a copy that rose by less than one in so many parts, at last, has stopped
-_NEAR = 0.8  # of /dev/shm
+KINDS = ("anonymous", "shared_memory", "files")
 
 
 def said(number: int) -> str:
@@ -68,6 +59,16 @@ class ProcessPoint:
     @property
     def resident(self) -> int:
         return self.anonymous + self.files + self.shared_memory
+
+    def of(self, kind: str) -> int:
+        """One of KINDS."""
+        value: int = getattr(self, kind)
+        return value
+
+    def copied_since(self, first: "ProcessPoint") -> int:
+        """Private bytes that are no new pages: what is resident rose by less."""
+        new = sum(max(0, self.of(kind) - first.of(kind)) for kind in KINDS)
+        return max(0, (self.private or 0) - new)
 
     @property
     def proportional_shared_memory(self) -> int | None:
@@ -109,17 +110,7 @@ class Process(Brief):
         """Private bytes, at most, that are no new pages: its parent's until this process or its parent wrote to them.
         0 for a process that was not forked, or of which pages were not looked at."""
         first = self.points[0]
-        return max((_copied_at(point, first) for point in self.looked_at if self.role in COPIES), default=0)
-
-
-def _of(point: ProcessPoint, kind: str) -> int:
-    value: int = getattr(point, kind)
-    return value
-
-
-def _copied_at(point: ProcessPoint, first: ProcessPoint) -> int:
-    new = sum(max(0, _of(point, kind) - _of(first, kind)) for kind in _KINDS)
-    return max(0, (point.private or 0) - new)
+        return max((point.copied_since(first) for point in self.looked_at if self.role in COPIES), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,24 +136,6 @@ class Attribute:
     kind: str  # list, dict, ...
     items: int
     bytes: int  # of a sample of them, all together
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class HostFinding(Brief):
-    """What is wrong, and with which process. kind: "copied", "grows" or "shared memory full"."""
-
-    kind: str
-    bytes: int
-    pid: int | None
-    role: str
-    what: str  # of "grows": memory, shared memory or mapped files
-    processes: int = 1  # that show it
-    stopped: bool = False  # it no longer rose at last
-    bytes_per_step: float | None = None
-    attribute: Attribute | None = None
-
-    def _summary(self) -> str:
-        return f"{self.kind}: {size(self.bytes)}, {self.role} {self.pid}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,65 +217,9 @@ class Host(Brief):
                 sums[point.time_ns] = sums.get(point.time_ns, 0) + point.resident * (process.role == role)
         return tuple(sorted(sums.items()))
 
-    def findings(self, steps: "Sequence[tuple[int, int]]" = ()) -> tuple[HostFinding, ...]:
-        """steps: the time and number of each step's end."""
-        found = [*_copies(self.processes, self.attributes)]
-        for process in self.processes:
-            for what, kind in zip(("memory", "shared memory", "mapped files"), _KINDS, strict=True):
-                rise = _growth(process, kind)
-                if rise >= (_LEAST_FILES if kind == "files" else _LEAST):
-                    pace = _per_step(process, rise, steps)
-                    found.append(HostFinding("grows", rise, process.pid, process.role, what, bytes_per_step=pace))
-        if self.shm_bytes and self.shm_used >= _NEAR * self.shm_bytes:
-            found.append(HostFinding("shared memory full", self.shm_used, None, "", ""))
-        return tuple(found)
-
 
 def _several(role: str, number: int) -> str:
     return role if number == 1 else f"{number} × {role}"
-
-
-def _copies(processes: Sequence[Process], attributes: Sequence[Attribute]) -> Iterable[HostFinding]:
-    """One finding for all workers of a kind: they read the same data."""
-    for role in COPIES:
-        group = [one for one in processes if one.role == role and one.copied >= _LEAST_COPIED]
-        if not group:
-            continue
-        most = max(group, key=lambda one: one.copied)
-        fitting = [one for one in attributes if role == COPIES[0] and 2 * one.bytes >= most.copied]
-        if not fitting and most.copied < _LEAST_UNKNOWN:
-            continue
-        last = [_copied_at(point, most.points[0]) for point in most.looked_at][-2:]
-        yield HostFinding(
-            "copied",
-            sum(one.copied for one in group),
-            most.pid,
-            role,
-            "",
-            len(group),
-            stopped=len(last) == 2 and abs(last[1] - last[0]) * _SETTLED <= most.copied,
-            attribute=max(fitting, key=lambda one: one.bytes, default=None),
-        )
-
-
-def _growth(process: Process, kind: str) -> int:
-    """By how much the lows of its quarters rose from each to the next, without the first tenth of its life."""
-    points = process.points[max(1, len(process.points) // 10) :]
-    if len(points) < 2 * _QUARTERS:
-        return 0
-    lows = [
-        min(_of(point, kind) for point in points[len(points) * i // _QUARTERS : len(points) * (i + 1) // _QUARTERS])
-        for i in range(_QUARTERS)
-    ]
-    rise = lows[-1] - lows[0]
-    steady = all(after - before > rise // _RISE for before, after in itertools.pairwise(lows))
-    return rise if rise > 0 and steady else 0
-
-
-def _per_step(process: Process, rise: int, steps: "Sequence[tuple[int, int]]") -> float | None:
-    inside = [index for time, index in steps if process.points[0].time_ns <= time <= process.end.time_ns]
-    # The lows of the first and the last quarter lie about three quarters of its life apart.
-    return rise / (0.75 * len(inside)) if len(inside) >= 2 * _QUARTERS else None
 
 
 # -- out of tree samples ---------------------------------------------------------------------------------------------

@@ -6,7 +6,9 @@ from cuptimem.output.text.blocks import Block, Column, Table, Text
 from cuptimem.output.text.ledger_views import prose, warning
 from cuptimem.output.text.peak_views import lines_table
 from cuptimem.output.text.words import count, duration, plural, share, signed, size
-from cuptimem.report.host import AccountLine, Host, HostFinding, MappedFile, Process, said
+from cuptimem.report import host_findings
+from cuptimem.report.host import AccountLine, Host, MappedFile, Process, said
+from cuptimem.report.host_findings import HostFinding
 from cuptimem.report.model import Report
 
 _FILES = 8
@@ -161,7 +163,7 @@ def report_findings(report: Report) -> tuple[HostFinding, ...]:
     steps = [(step.end_ns, step.index) for step in report.steps.ended if step.device == report.steps[0].device]
     return tuple(
         one
-        for one in report.host.findings(steps)
+        for one in host_findings.findings(report.host, steps)
         if not (one.kind == "grows" and one.what == "memory" and one.pid == report.host.recorded.pid)
     )
 

@@ -14,7 +14,7 @@ import pytest
 
 import cuptimem
 from cuptimem.output.pages import timeline
-from cuptimem.report import host
+from cuptimem.report import host, host_findings
 from cuptimem.report.host import Host
 from tests.conftest import ROOT, Result, clean_environment
 
@@ -57,7 +57,7 @@ def workers(report: cuptimem.Report) -> dict[int, host.Process]:
     return {one.pid: one for one in found(report).processes if one.role == "DataLoader worker"}
 
 
-def findings(report: cuptimem.Report) -> tuple[host.HostFinding, ...]:
+def findings(report: cuptimem.Report) -> tuple[host_findings.HostFinding, ...]:
     from cuptimem.output.text import host_views
 
     return host_views.report_findings(report)
@@ -238,10 +238,11 @@ def made(*samples: Any, attributes: tuple[host.Attribute, ...] = ()) -> Host:
 
 def test_shared_memory_near_its_bound() -> None:
     full = made(sample(1, process(1, 1, 50)), sample(2, process(1, 1, 50), shm=(100 * MIB, 81 * MIB)))
-    assert [one.kind for one in full.findings()] == []  # the bound is the largest that was seen
+    assert [one.kind for one in host_findings.findings(full)] == []  # the bound is the largest that was seen
     full = made(*(sample(i, process(1, 1, 50), shm=(100 * MIB, 40 * i * MIB)) for i in (1, 2)))
-    assert [(one.kind, one.bytes) for one in full.findings()] == [("shared memory full", 80 * MIB)]
-    assert made(sample(1, process(1, 1, 50), shm=(100 * MIB, 79 * MIB))).findings() == ()
+    assert [(one.kind, one.bytes) for one in host_findings.findings(full)] == [("shared memory full", 80 * MIB)]
+    below = made(sample(1, process(1, 1, 50), shm=(100 * MIB, 79 * MIB)))
+    assert host_findings.findings(below) == ()
 
 
 def test_a_pid_that_is_used_again_is_another_process() -> None:
@@ -257,21 +258,21 @@ def test_new_memory_is_no_copy() -> None:
     assert grown.processes[1].pid == 2 or grown.processes[0].pid == 1
     assert next(p for p in grown.processes if p.pid == 2).copied == 5 * MIB
     copied = made(*(sample(i, process(1, 1, 300, 40), process(2, 2, 100, 5 + i * 30)) for i in (0, 1, 2, 2)))
-    (finding,) = [one for one in copied.findings() if one.kind == "copied"]
+    (finding,) = [one for one in host_findings.findings(copied) if one.kind == "copied"]
     assert (finding.bytes, finding.pid, finding.stopped, finding.attribute) == (65 * MIB, 2, True, None)
 
 
 def test_a_copy_that_no_attribute_explains_is_reported_where_it_is_large() -> None:
     small = made(*(sample(i, process(1, 1, 300, 40), process(2, 2, 100, 5 + i * 20)) for i in (0, 1, 2)))
-    assert small.processes[1].copied == 45 * MIB and small.findings() == ()
+    assert small.processes[1].copied == 45 * MIB and host_findings.findings(small) == ()
 
 
 def test_a_queue_that_fills_is_no_growth() -> None:
     sizes = [*range(10, 50, 2), *[50] * 40]
     filled = made(*(sample(i, process(1, 1, 50, shm=size)) for i, size in enumerate(sizes)))
-    assert filled.findings() == ()
+    assert host_findings.findings(filled) == ()
     rising = made(*(sample(i, process(1, 1, 50, shm=10 + i)) for i in range(40)))
-    assert [(one.kind, one.what) for one in rising.findings()] == [("grows", "shared memory")]
+    assert [(one.kind, one.what) for one in host_findings.findings(rising)] == [("grows", "shared memory")]
 
 
 def test_an_unknown_role_is_another_program() -> None:
