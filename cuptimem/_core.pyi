@@ -94,6 +94,7 @@ def fork_child() -> None: ...
 def process_watch(module: object, /) -> None: ...  # forks and execs through posix, _posixsubprocess
 def process_children() -> int: ...  # that are Pythons
 def process_is_privileged() -> bool: ...  # obeys no environment variable (AT_SECURE)
+def process_trim() -> tuple[int, int, int, int] | None: ...
 def process_at_exit(function: Callable[[], None], /) -> Callable[[], None]: ...  # for atexit
 
 # garbage (csrc/python/py_garbage.c)

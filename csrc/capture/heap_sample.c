@@ -1,8 +1,12 @@
+#define _GNU_SOURCE
 #include "heap_sample.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "../base/clock.h"
 #include "ring_consumer.h"
@@ -160,6 +164,48 @@ void cm_heap_sample_begin(void)
     if (used_ns() - begin >= MOST_NS)
         atomic_store(&too_slow, true);
     atomic_store(&due_ns, ask_malloc == NULL || atomic_load(&too_slow) ? UINT64_MAX : 0);
+}
+
+/* Of each arena malloc_info tells what is free, in its second "total". The first arena is brk's. */
+static void read_arenas(const char *text, cm_heap_trimmed *out)
+{
+    long number;
+    long long bytes;
+
+    while ((text = strstr(text, "<heap nr=\"")) != NULL) {
+        const char *rest = strstr(text, "<total type=\"rest\"");
+        if (rest == NULL || sscanf(text, "<heap nr=\"%ld", &number) != 1 ||
+            sscanf(rest, "<total type=\"rest\" count=\"%*u\" size=\"%lld", &bytes) != 1)
+            return;
+        out->arenas += number > 0;
+        out->in_arenas += number > 0 ? bytes : 0;
+        text = rest;
+    }
+}
+
+bool cm_heap_trim(cm_heap_trimmed *out)
+{
+    int (*trim)(size_t) = (int (*)(size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "malloc_trim");
+    int (*info)(int, FILE *) = (int (*)(int, FILE *))(uintptr_t)dlsym(RTLD_DEFAULT, "malloc_info");
+    cm_statm before, after;
+    char *text = NULL;
+    size_t length;
+    FILE *file;
+
+    if (ask_malloc == NULL || trim == NULL || info == NULL || !cm_statm_read(&before) ||
+        (file = open_memstream(&text, &length)) == NULL)
+        return false;
+    *out = (cm_heap_trimmed){.free = (int64_t)ask_malloc().fordblks};
+    info(0, file);
+    fclose(file);
+    if (text != NULL)
+        read_arenas(text, out);
+    free(text);
+    trim(0);
+    if (!cm_statm_read(&after))
+        return false;
+    out->returned = above_zero(before.resident - after.resident);
+    return true;
 }
 
 void cm_heap_sample_saw(int64_t now)

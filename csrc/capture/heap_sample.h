@@ -3,6 +3,7 @@
 #ifndef CM_CAPTURE_HEAP_SAMPLE_H
 #define CM_CAPTURE_HEAP_SAMPLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Outside of hooks and of the allocator: asking malloc takes its locks. Most calls only compare the
@@ -14,6 +15,14 @@ void cm_heap_sample(void);
 uint64_t cm_heap_sample_ticks(void);
 /* Asks malloc for the first time, so that a heap in pieces costs no step. */
 void cm_heap_sample_begin(void);
+/* What malloc has free, what of it lies in arenas of threads, of which there are so many, and by
+ * how much the process's resident memory falls when malloc returns all whole pages of it. */
+typedef struct cm_heap_trimmed {
+    int64_t free, arenas, in_arenas, returned;
+} cm_heap_trimmed;
+/* Returns them: when the process ends, for it pays for each page that it uses again. Outside of
+ * hooks. false: this malloc cannot do it, or nothing is recorded. */
+bool cm_heap_trim(cm_heap_trimmed *out);
 /* From the collector: pieces of malloc's that the blocks and nodes in use have (merge.h). */
 void cm_heap_sample_saw(int64_t in_use);
 

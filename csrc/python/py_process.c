@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../base/environment.h"
+#include "../capture/heap_sample.h"
 #include "../capture/session.h"
 #include "../sources/cupti/cupti.h"
 #include "py_hidden.h"
@@ -346,6 +347,26 @@ static PyObject *process_is_privileged(PyObject *module, PyObject *unused)
     return PyBool_FromLong(cm_environment_is_privileged());
 }
 
+PyDoc_STRVAR(
+    process_trim_doc,
+    "process_trim() -> tuple\n\nLets malloc return what it keeps free: bytes that are free, "
+    "arenas of threads, bytes of these that are free, bytes of resident memory that were "
+    "returned. None: it cannot, or nothing is recorded.");
+
+static PyObject *process_trim(PyObject *module, PyObject *unused)
+{
+    cm_heap_trimmed trimmed;
+    bool done;
+
+    Py_BEGIN_ALLOW_THREADS;
+    done = cm_heap_trim(&trimmed);
+    Py_END_ALLOW_THREADS;
+    if (!done)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(LLLL)", (long long)trimmed.free, (long long)trimmed.arenas,
+                         (long long)trimmed.in_arenas, (long long)trimmed.returned);
+}
+
 PyMethodDef cm_py_process_methods[] = {
     {"fork_before", fork_before, METH_NOARGS, fork_before_doc},
     {"fork_parent", fork_parent, METH_NOARGS, fork_parent_doc},
@@ -354,6 +375,7 @@ PyMethodDef cm_py_process_methods[] = {
     {"process_watch", process_watch, METH_O, process_watch_doc},
     {"process_children", process_children, METH_NOARGS, process_children_doc},
     {"process_is_privileged", process_is_privileged, METH_NOARGS, process_is_privileged_doc},
+    {"process_trim", process_trim, METH_NOARGS, process_trim_doc},
     {"process_at_exit", process_at_exit, METH_O, process_at_exit_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -712,6 +712,7 @@ def close_all(error: BaseException | None = None) -> Window | None:
     window = None
     with _lock:
         _end_orphan()
+    _note_what_malloc_keeps()
     while True:
         with _lock:
             capture = _capture
@@ -731,6 +732,20 @@ def _at_exit() -> None:
     if window is not None and error is not None and refusals.is_of(error):
         refusals.show(window)
     recording_core().temporary_files_remove()
+
+
+def _note_what_malloc_keeps() -> None:
+    """Before anything of the end is done, which frees memory of ours."""
+    with _lock:
+        capture = _capture
+        if capture is None or capture.pid != os.getpid():
+            return
+        kept = capture.core.process_trim()
+        if kept is not None:
+            try:
+                capture.core.capture_note({"host.malloc": str(list(kept))})
+            except own(OSError):  # the trace's own end says so
+                return
 
 
 def _prepare_process(core: "ModuleType") -> None:
