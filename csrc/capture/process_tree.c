@@ -19,9 +19,9 @@ enum {
     MACHINE = 8192, /* processes that are looked at for their parent */
     PIECE = 32 << 10,
     LINE = 1024,
-    INODES = 256,         /* of a worker, so that none counts twice */
-    LOADS_KIB = 32 << 10, /* a process that has grown by so much since the last reading loads ... */
-    LOADED = 64 << 20,    /* ... what it has open, of so many bytes */
+    INODES = 256,        /* of a worker, so that none counts twice */
+    LOADS_KIB = 8 << 10, /* a process that has grown by so much since the last reading loads ... */
+    LOADED = 64 << 20,   /* ... what it has open, of so many bytes */
     PROC_PATH = 64
 };
 
@@ -288,7 +288,7 @@ static void see_descriptor(reading *r, const char *name)
 {
     char link[PROC_PATH];
     cm_mapped_file file = {.pid = r->process->pid};
-    struct stat st;
+    struct stat st, opened;
 
     snprintf(link, sizeof link, "/proc/%d/fd/%.16s", r->process->pid, name);
     ssize_t length = readlink(link, file.path, sizeof file.path - 1);
@@ -301,7 +301,8 @@ static void see_descriptor(reading *r, const char *name)
     file.bytes = (uint64_t)st.st_size;
     if (shared)
         add_queued(r, &st);
-    else if (file.bytes >= LOADED && r->into->opens < CM_TREE_OPEN)
+    else if (file.bytes >= LOADED && r->into->opens < CM_TREE_OPEN && lstat(link, &opened) == 0 &&
+             !(opened.st_mode & S_IWUSR)) /* the link's: a file that is written is none */
         r->into->open[r->into->opens++] = file;
 }
 

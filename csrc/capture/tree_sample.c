@@ -24,7 +24,7 @@ enum {
     LAST_MS = 50,      /* the last sample may take so long */
     EVENLY = 4096,     /* after so many gaps they grow with the recording: its samples stay few */
     NS_OF_MIB = 65000, /* of a rollup, with pages of 4 KiB, until one was made */
-    FILES_RISE = 4,    /* mapped memory rose by one in so many parts ... */
+    FILES_RISE = 4,    /* resident memory rose by one in so many parts ... */
     FILES_LEAST_KIB = 8 << 10, /* ... and by so much: files are looked at again */
     STACK = 128 << 10
 };
@@ -41,7 +41,7 @@ static struct {
     uint64_t began_ns, due_ns, started; /* samples started so far */
     uint64_t rollup_ns, ns_of_mib;      /* when the last one ended; what it took */
     uint64_t spent_ns[2];               /* by samples without and with a rollup, of the free time */
-    uint64_t resident_mib, mapped_kib;  /* of the tree, now; when files were looked at */
+    uint64_t resident_mib, looked_kib;  /* of the tree, now; when files were looked at */
     bool files_due;
     cm_process_tree tree;
     uint8_t chunk[CM_TREE_CHUNK_MOST];
@@ -102,9 +102,9 @@ static uint64_t sum_of(cm_process_size first, cm_process_size last)
 
 static void learn(uint64_t now)
 {
-    uint64_t mapped = sum_of(CM_SIZE_RSS_FILE, CM_SIZE_RSS_SHMEM);
+    uint64_t resident = sum_of(CM_SIZE_RSS_ANON, CM_SIZE_RSS_SHMEM);
 
-    sample.resident_mib = (sum_of(CM_SIZE_RSS_ANON, CM_SIZE_RSS_SHMEM) >> 10) + 1;
+    sample.resident_mib = (resident >> 10) + 1;
     if (sample.depth == CM_TREE_STATUS || sample.tree.count > 1)
         sample.spent_ns[sample.depth != CM_TREE_STATUS] += sample.tree.cpu_ns;
     if (sample.depth >= CM_TREE_ROLLUP) {
@@ -112,9 +112,9 @@ static void learn(uint64_t now)
         sample.ns_of_mib = sample.tree.cpu_ns / sample.resident_mib;
     }
     if (sample.depth == CM_TREE_MAPPED)
-        sample.mapped_kib = mapped;
+        sample.looked_kib = resident;
     sample.files_due =
-        mapped > sample.mapped_kib + sample.mapped_kib / FILES_RISE + FILES_LEAST_KIB;
+        resident > sample.looked_kib + sample.looked_kib / FILES_RISE + FILES_LEAST_KIB;
 }
 
 /* Joins the thread. true: there is a chunk. */
@@ -149,7 +149,7 @@ void cm_tree_sample_begin(void)
     sample.began_ns = sample.rollup_ns = cm_clock_monotonic_ns();
     sample.due_ns = sample.began_ns + GAP_MS * MS;
     sample.started = sample.spent_ns[0] = sample.spent_ns[1] = sample.resident_mib =
-        sample.mapped_kib = 0;
+        sample.looked_kib = 0;
     sample.ns_of_mib = NS_OF_MIB;
     sample.files_due = true;
 }

@@ -284,7 +284,7 @@ def host(report: Report | None, one: Host) -> dict[str, Any]:
     curves = {role: one.curve(role) for role in ROLES if any(process.role == role for process in one.processes)}
     return {
         **({"schema": SCHEMA} if report is None else envelope(report)),
-        **of(one, "processes files samples cpu_ns shm_bytes shm_used left_out"),
+        **of(one, "processes files copies mapped malloc samples cpu_ns shm_bytes shm_used left_out unseen batches"),
         "account": of(lines),
         "account_ns": None if one.peak is None else one.peak[0],
         "findings": [] if report is None else of(host_views.report_findings(report)),

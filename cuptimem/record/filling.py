@@ -99,9 +99,7 @@ class _Look:
         return count
 
     def _note(self, tensor: object) -> None:
-        is_lazy_copy = getattr(self.binary, "_is_cow_tensor", lambda tensor: False)
-        # The address of a lazy copy is that of a real one, which asking for it would make.
-        address = 0 if is_lazy_copy(tensor) else _address(tensor, self.base)
+        address = address_of(tensor, self.binary)
         if address and address not in self.noted:
             self.noted.add(address)
             self.core.mark(self.core.MARK_FILLING, address)
@@ -149,8 +147,11 @@ def _attributes(item: object, mro: tuple[type, ...]) -> list[object]:
     return []
 
 
-def _address(tensor: object, base: "Any") -> int:
+def address_of(tensor: object, binary: "Any") -> int:
+    """Of its storage; 0: it has none. binary: torch._C."""
+    if getattr(binary, "_is_cow_tensor", lambda tensor: False)(tensor):
+        return 0  # that of a lazy copy is that of a real one, which asking for it would make
     try:
-        return int(base.untyped_storage(tensor).data_ptr())
+        return int(binary.TensorBase.untyped_storage(tensor).data_ptr())
     except own(RuntimeError, AttributeError):  # fake, functional, sparse
         return 0

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from cuptimem.record.checkpoints import Mapped
     from cuptimem.record.late_import import ImportWatch
     from cuptimem.record.recorder import HolderSearch, Options
 
@@ -31,6 +32,7 @@ _hooked = False
 _walks = False  # whether names of what is alive are wanted
 _look_early: "Callable[[bool], object] | None" = None  # starts the early holder search; None: off
 _first_step: "float | None" = None  # when it ended
+_mapped: "Mapped | None" = None  # what is known of mapped checkpoints
 _problems: "list[str]" = []
 _notes: "dict[str, str]" = {}
 
@@ -47,7 +49,7 @@ def _install_hooks() -> None:
     if _look_early is not None:
         # Now: the objects that an import makes would bring Python's next collection forward, in the middle of a loop.
         from cuptimem.objects import near
-        from cuptimem.record import holders  # noqa: F401  for what its import does
+        from cuptimem.record import checkpoints, holders  # noqa: F401  for what their import does
 
         near.own_modules()  # only what is imported later is looked at in a step
     if _walks or _look_early is not None:
@@ -77,6 +79,8 @@ def _step_ended() -> None:
         _core.walks_more()  # one after a step
     if due & _DUE_WALK:
         look_at_names()
+    if due & (_DUE_WALK | _DUE_LOOK | _DUE_LOOK_SOONER):
+        _look_at_mapped_files()
     if due & (_DUE_LOOK | _DUE_LOOK_SOONER) and _look_early is not None:
         _look_early(not due & _DUE_LOOK)
 
@@ -138,7 +142,7 @@ def prepare() -> None:
     if "torch" not in sys.modules:
         return
     from cuptimem.objects import near, seed, walks  # noqa: F401
-    from cuptimem.record import filling, holders, late_import, torch_events  # noqa: F401
+    from cuptimem.record import checkpoints, filling, holders, late_import, torch_events  # noqa: F401
 
     near.own_modules()
     seed.prepare()
@@ -186,6 +190,23 @@ def look_at_the_end(core: "ModuleType") -> None:
         except own(Exception) as error:
             _problems.append(f"containers that are filling are not known: {type(error).__name__}: {error}")
         look_at_names(found)
+        _look_at_mapped_files(found)
+
+
+def _look_at_mapped_files(found: "list[tuple[int, Any]] | None" = None) -> None:
+    global _mapped
+    try:  # nothing of this may reach the program
+        from cuptimem.objects import living
+        from cuptimem.record import checkpoints
+
+        if _mapped is None:
+            _mapped = checkpoints.Mapped()
+        with living.no_collection():
+            _mapped.look(sys.modules["torch"], found)
+    except own(Exception) as error:
+        problem = f"mapped checkpoints are not known: {type(error).__name__}: {error}"
+        if problem not in _problems:
+            _problems.append(problem)
 
 
 def look_for_holders(core: "ModuleType", look: "HolderSearch") -> None:
@@ -273,7 +294,8 @@ def _stop_waiting() -> None:
 def remove(core: "ModuleType") -> "list[str]":
     """Takes everything out again; also after an install that failed half-way. What did not work while it was in, one
     line each: the report lacks something for it."""
-    global _hooked
+    global _hooked, _mapped
+    _mapped = None
     problems = list(_problems)
     _problems.clear()
     garbage.unwatch(core)

@@ -5,9 +5,10 @@ shared or in proportion less often, where the kernel had to look at every page.
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cuptimem.report.brief import Brief
 from cuptimem.words import plural, size
@@ -15,6 +16,7 @@ from cuptimem.words import plural, size
 if TYPE_CHECKING:
     from cuptimem.report.model import Report
 
+_T = TypeVar("_T")
 # In the order of cm_process_role.
 ROLES = (
     "program",
@@ -29,8 +31,13 @@ ROLES = (
 SHARED_FOLDER = "/dev/shm/"
 OWN_FILES = "/.cuptimem-ring-"  # what the recording itself has there
 DATASETS = "host.datasets"  # meta: rows of an Attribute
+MAPPED = "host.mapped"  # meta: rows of a Checkpoint
+MALLOC = "host.malloc"  # meta: a Malloc
+LOADERS = "host.loaders"  # meta: num_workers and prefetch_factor of each DataLoader
 _FOREVER = 1 << 63
 COPIES = ("DataLoader worker", "forked")  # they begin with the pages of their parent
+LEAST_FILE = 64 << 20  # what is smaller is no checkpoint that matters
+_READ = 0.6  # of a file that a process has a copy of: some of it may have been read before it was first seen
 KINDS = ("anonymous", "shared_memory", "files")
 
 
@@ -41,7 +48,7 @@ def said(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProcessPoint:
-    """Bytes of a process at one moment. The last five are None where pages were not looked at."""
+    """Bytes of a process at one moment. Private ones and what follows are None where pages were not looked at."""
 
     time_ns: int
     anonymous: int  # resident: heap, stacks, what was forked; zero pages that were never written have none
@@ -55,6 +62,7 @@ class ProcessPoint:
     )
     proportional_anonymous: int | None = None
     proportional_files: int | None = None
+    queued: int = 0  # in /dev/shm, made by a DataLoader's worker and not taken yet
 
     @property
     def resident(self) -> int:
@@ -115,16 +123,48 @@ class Process(Brief):
 
 @dataclass(frozen=True, slots=True)
 class MappedFile:
-    """A file of which processes have pages. In the recorded process resident ones, in others mapped ones; a file in
-    /dev/shm that none has mapped has what it takes up."""
+    """A file of which processes have resident pages; one in /dev/shm that none has mapped has what it takes up."""
 
     path: str  # "": all that are not among the largest
     bytes: int  # of the process that has most of it
     pids: tuple[int, ...]
+    code: bool = False  # a library or a program
 
     @property
     def is_shared_memory(self) -> bool:
         return self.path.startswith(SHARED_FOLDER)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What a process has of a file in memory of its own."""
+
+    path: str
+    pid: int
+    bytes: int
+    read: bool  # else mapped, and written to
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A file that the recorded process had mapped, at the last step at which this was looked at or at the end."""
+
+    path: str
+    bytes: int  # resident, when it was last seen mapped
+    tensors: int  # bytes of those in it
+    used: int  # of these, those that are part of a module
+    copied: int  # of the others, those that a module has elsewhere, in layout
+    format: bool  # it is a checkpoint by its first bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Malloc:
+    """What malloc kept of freed memory when the process ended."""
+
+    free: int  # bytes, resident or not
+    arenas: int  # of threads
+    in_arenas: int  # bytes of the free ones that lie there
+    returned: int  # resident bytes that malloc_trim gave back, tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +198,11 @@ class Host(Brief):
     shm_used: int  # at most
     left_out: int  # processes that had no room in a sample, at most
     attributes: tuple[Attribute, ...] = ()
+    copies: tuple[Copy, ...] = ()  # of files of 64 MiB and more
+    mapped: tuple[Checkpoint, ...] = ()
+    malloc: Malloc | None = None  # None: the process went on, was killed, or has another malloc
+    unseen: int = 0  # processes of the machine that were not looked at, at most
+    batches: int | None = None  # that DataLoaders have ready at most; None: not known
 
     def _summary(self) -> str:
         return f"{said(len(self.processes))}, {plural(self.samples, 'sample')}"
@@ -225,18 +270,18 @@ def _several(role: str, number: int) -> str:
 # -- out of tree samples ---------------------------------------------------------------------------------------------
 
 
-def of_samples(samples: Sequence[Any], start_ns: int, attributes: Iterable[Attribute] = ()) -> Host | None:
+def of_samples(samples: Sequence[Any], start_ns: int, notes: Mapping[str, str] = MappingProxyType({})) -> Host | None:
     """samples: as _core.tree_samples gives them. start_ns: the wall clock at time 0. None: there are none."""
     rows: dict[tuple[int, int], list[Any]] = {}
     points: dict[tuple[int, int], list[ProcessPoint]] = {}
-    files: Sequence[tuple[int, int, str]] = ()
+    files: Sequence[tuple[int, int, str, int, bool]] = ()
     samples = [one for one in samples if one[5]]  # none of ours is empty
     for realtime, _, _, _, _, processes, looked, *_ in samples:
         files = files if looked is None else looked
         for row in {(row[0], row[2]): row for row in processes}.values():
             if row[5] is not None:
                 rows[row[0], row[2]] = row
-                points.setdefault((row[0], row[2]), []).append(_point(max(0, realtime - start_ns), row[5], row[6]))
+                points.setdefault((row[0], row[2]), []).append(_point(max(0, realtime - start_ns), *row[5:8]))
     if not points:
         return None
     root = samples[0][5][0][0]
@@ -253,25 +298,67 @@ def of_samples(samples: Sequence[Any], start_ns: int, attributes: Iterable[Attri
         max(one[2] for one in samples),
         max(one[3] for one in samples),
         max(one[4] for one in samples),
-        tuple(attributes),
+        _noted(notes, DATASETS, lambda rows: tuple(_attribute(*row) for row in rows)) or (),
+        tuple(_copies(samples, start_ns, points)),
+        _noted(notes, MAPPED, lambda rows: tuple(_checkpoint(root, samples, *row) for row in rows)) or (),
+        _noted(notes, MALLOC, lambda row: Malloc(*map(int, row)) if row else None),
+        max(one[8] for one in samples),
+        _noted(notes, LOADERS, lambda rows: max((int(workers) * int(ahead) for workers, ahead in rows), default=None)),
     )
 
 
-def _point(time_ns: int, status: Sequence[int], rollup: Sequence[int] | None) -> ProcessPoint:
-    anonymous, files, shared_memory, swapped = status
+def _point(time_ns: int, status: Sequence[int], rollup: Sequence[int] | None, queued: int) -> ProcessPoint:
+    of_status = ProcessPoint(time_ns, *status, queued=queued)  # type: ignore[misc]  # four sizes
     if rollup is None:
-        return ProcessPoint(time_ns, anonymous, files, shared_memory, swapped)
-    clean, dirty, shared_clean, shared_dirty, *proportional, _ = rollup
-    shared = shared_clean + shared_dirty
-    return ProcessPoint(time_ns, anonymous, files, shared_memory, swapped, clean + dirty, shared, *proportional)
+        return of_status
+    clean, dirty, shared_clean, shared_dirty, pss, pss_anonymous, pss_files, _ = rollup
+    return replace(
+        of_status,
+        private=clean + dirty,
+        shared=shared_clean + shared_dirty,
+        proportional=pss,
+        proportional_anonymous=pss_anonymous,
+        proportional_files=pss_files,
+    )
 
 
-def _files(rows: Sequence[tuple[int, int, str]]) -> tuple[MappedFile, ...]:
-    by_path: dict[str, list[tuple[int, int]]] = {}
-    for pid, bytes_, path, *_ in rows:
-        by_path.setdefault(path, []).append((pid, bytes_))
+def _copies(
+    samples: Sequence[Any], start_ns: int, points: Mapping[tuple[int, int], Sequence[ProcessPoint]]
+) -> Iterator[Copy]:
+    """Of a file that was read: by how much the process grew while it had it open, at most the file's size."""
+    mapped: dict[tuple[str, int], int] = {}
+    opened: dict[tuple[str, int], tuple[int, int, int]] = {}  # bytes; when it was first and last seen open
+    for realtime, *_, files, loaded, _ in samples:
+        for pid, _, path, copied, _ in files or ():
+            mapped[path, pid] = max(copied, mapped.get((path, pid), 0))
+        for pid, bytes_, path, *_ in loaded:
+            time = max(0, realtime - start_ns)
+            _, first, _ = opened.get((path, pid), (0, time, 0))
+            opened[path, pid] = bytes_, first, time
+    yield from (Copy(path, pid, bytes_, False) for (path, pid), bytes_ in mapped.items() if bytes_ >= LEAST_FILE)
+    rows = {pid: rows for (pid, _), rows in points.items()}  # a pid that was used again: the later one
+    for (path, pid), (bytes_, first, last) in opened.items():
+        of = rows.get(pid, ())
+        before = [point.anonymous for point in of if point.time_ns < first] or [
+            point.anonymous for point in of if point.time_ns == first
+        ]
+        behind = [point.anonymous for point in of if point.time_ns > last]
+        inside = [point.anonymous for point in of if first <= point.time_ns <= last]
+        if before and max(inside + behind[:1], default=0) - before[-1] >= _READ * bytes_:
+            yield Copy(path, pid, bytes_, True)
+
+
+def _files(rows: Sequence[tuple[int, int, str, int, bool]]) -> tuple[MappedFile, ...]:
+    by_path: dict[str, list[tuple[int, int, bool]]] = {}
+    for pid, bytes_, path, _, code in rows:
+        by_path.setdefault(path, []).append((pid, bytes_, code))
     made = [
-        MappedFile(path, max(bytes_ for _, bytes_ in of), tuple(pid for pid, _ in of if pid))
+        MappedFile(
+            path,
+            max(bytes_ for _, bytes_, _ in of),
+            tuple(pid for pid, _, _ in of if pid),
+            any(code for _, _, code in of),
+        )
         for path, of in by_path.items()
         if OWN_FILES not in path
     ]
@@ -288,16 +375,25 @@ def of_report(samples: Sequence[Any], report: "Report") -> Host | None:
     start = report.start_realtime_ns
     until = start + report.duration_ns if report.window else _FOREVER  # the last one is taken after the last event
     chosen = [one for one in samples if start <= one[0] <= until]
-    return of_samples(chosen, start, _attributes(report.environment.get(DATASETS, ""))) if chosen else None
+    # What was tried when the process ended is no part of a window within.
+    notes = {key: text for key, text in report.environment.items() if key != MALLOC or not report.window}
+    return of_samples(chosen, start, notes) if chosen else None
 
 
-def _attributes(text: str) -> tuple[Attribute, ...]:
-    """Of the trace's note (cuptimem/record/datasets.py): whatever it holds."""
+def _noted(notes: Mapping[str, str], key: str, read: Callable[[Any], _T]) -> _T | None:
+    """What the process has noted in the trace, whatever it holds. None: nothing, or it is damaged."""
     try:
-        rows = json.loads(text or "[]")
-        return tuple(
-            Attribute(str(dataset), str(path), str(kind), int(items), int(size_))
-            for dataset, path, kind, items, size_ in rows
-        )
+        return read(json.loads(notes.get(key) or "[]"))
     except (ValueError, TypeError, RecursionError, OverflowError):
-        return ()
+        return None
+
+
+def _attribute(dataset: Any, path: Any, kind: Any, items: Any, bytes_: Any) -> Attribute:
+    return Attribute(str(dataset), str(path), str(kind), int(items), int(bytes_))
+
+
+def _checkpoint(
+    root: int, samples: Sequence[Any], path: Any, tensors: Any, used: Any, copied: Any, known: Any
+) -> Checkpoint:
+    resident = [row[1] for one in samples for row in one[6] or () if row[0] == root and row[2] == path]
+    return Checkpoint(str(path), (resident or [0])[-1], int(tensors), int(used), int(copied), bool(known))

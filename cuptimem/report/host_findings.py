@@ -1,18 +1,27 @@
-"""What is wrong with the host's memory of a tree of processes: who copies, who grows."""
+"""What is to be said of the host's memory of a tree of processes: who copies, who grows, what fills, what is twice."""
 
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cuptimem.report.brief import Brief
-from cuptimem.report.host import COPIES, KINDS, Attribute, Host, Process
+from cuptimem.report.host import COPIES, KINDS, LEAST_FILE, Attribute, Host, Process
+from cuptimem.report.process import HOST
 from cuptimem.words import size
+
+if TYPE_CHECKING:
+    from cuptimem.report.model import Report
 
 _WORDS = ("memory", "shared memory", "mapped files")  # of KINDS
 _LEAST = 8 << 20  # what a process of Python wanders by
 _LEAST_FILES = 64 << 20  # code of libraries is mapped as it is needed
 # Reference counts and collections of modules alone copy 7 MiB of PyTorch's, and more of larger programs.
 _LEAST_COPIED, _LEAST_UNKNOWN = 16 << 20, 64 << 20
+_LEAST_KEPT = 64 << 20
+_LEAST_QUEUED = 16 << 20
+# A queue is full where it has so much of its highest; it takes a batch to fill it again, and it is empty at the end.
+_FULL, _MOSTLY, _SAMPLES_FULL = 0.8, 0.6, 5
 _QUARTERS = 4
 _RISE = 10  # as in cuptimem/report/process.py
 _SETTLED = 20  # a copy that rose by less than one in so many parts, at last, has stopped
@@ -21,7 +30,8 @@ _NEAR = 0.8  # of /dev/shm
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HostFinding(Brief):
-    """What is wrong, and with which process. kind: "copied", "grows" or "shared memory full"."""
+    """What is wrong, and with which process. kind: "copied", "grows", "shared memory full", "loaded twice",
+    "stays mapped", "kept" (by malloc), or "fills", which is no fault."""
 
     kind: str
     bytes: int
@@ -32,6 +42,8 @@ class HostFinding(Brief):
     stopped: bool = False  # it no longer rose at last
     bytes_per_step: float | None = None
     attribute: Attribute | None = None
+    path: str = ""  # of a file
+    batches: int | None = None  # of "fills": that there are at most
 
     def _summary(self) -> str:
         return f"{self.kind}: {size(self.bytes)}, {self.role} {self.pid}"
@@ -39,7 +51,7 @@ class HostFinding(Brief):
 
 def findings(host: Host, steps: "Sequence[tuple[int, int]]" = ()) -> tuple[HostFinding, ...]:
     """steps: the time and number of each step's end."""
-    found = [*_copies(host.processes, host.attributes)]
+    found = [*_copies(host.processes, host.attributes), *_loaded_twice(host), *_stays_mapped(host), *_filled(host)]
     for process in host.processes:
         for what, kind in zip(_WORDS, KINDS, strict=True):
             rise = _growth(process, kind)
@@ -49,6 +61,26 @@ def findings(host: Host, steps: "Sequence[tuple[int, int]]" = ()) -> tuple[HostF
     if host.shm_bytes and host.shm_used >= _NEAR * host.shm_bytes:
         found.append(HostFinding("shared memory full", host.shm_used, None, "", ""))
     return tuple(found)
+
+
+def kept(report: "Report") -> HostFinding | None:
+    """What malloc kept of freed memory, tried at the end, without all that the second half of the recording would
+    have used again: by tensors, or at some sample by anything else. None: not much, or it is not known."""
+    malloc = report.host.malloc if report.host is not None else None
+    middle = report.duration_ns // 2
+    beside = [point.bytes for point in report.rest if point.time_ns >= middle]
+    if malloc is None or not beside:
+        return None
+    needed = max(beside) - beside[-1]
+    for device in report.devices:
+        if device.name == HOST[0]:
+            points = [point for point in device.timeline if point.time_ns >= middle]
+            needed += max((point.high for point in points), default=device.end) - device.end
+    idle = malloc.returned - needed
+    if report.host is None or idle < _LEAST_KEPT:
+        return None
+    own = report.host.recorded
+    return HostFinding("kept", idle, own.pid, own.role, _WORDS[0])
 
 
 def _copies(processes: Sequence[Process], attributes: Sequence[Attribute]) -> Iterable[HostFinding]:
@@ -72,6 +104,47 @@ def _copies(processes: Sequence[Process], attributes: Sequence[Attribute]) -> It
             stopped=len(last) == 2 and abs(last[1] - last[0]) * _SETTLED <= most.copied,
             attribute=max(fitting, key=lambda one: one.bytes, default=None),
         )
+
+
+def _loaded_twice(host: Host) -> Iterable[HostFinding]:
+    """bytes: what all of the processes have but one."""
+    by_path: dict[str, dict[int, int]] = {}
+    for one in host.copies:
+        of = by_path.setdefault(one.path, {})
+        of[one.pid] = max(one.bytes, of.get(one.pid, 0))
+    roles = {one.pid: one.role for one in host.processes}
+    for path, of in by_path.items():
+        if len(of) > 1:
+            most = max(of, key=lambda pid: of[pid])
+            bytes_ = sum(of.values()) - of[most]
+            yield HostFinding("loaded twice", bytes_, most, roles.get(most, ""), "", len(of), path=path)
+
+
+def _stays_mapped(host: Host) -> Iterable[HostFinding]:
+    """Of a checkpoint a model has the values elsewhere, or no tensor lies in it."""
+    for one in host.mapped:
+        is_unused = 2 * one.copied >= one.tensors - one.used and 2 * one.used < one.bytes
+        if one.format and one.bytes >= LEAST_FILE and is_unused:
+            own = host.recorded
+            yield HostFinding("stays mapped", one.bytes, own.pid, own.role, _WORDS[2], path=one.path)
+
+
+def _filled(host: Host) -> Iterable[HostFinding]:
+    """What the workers of DataLoaders have made and was not taken: it came to its highest and stayed near it."""
+    sums: dict[int, int] = {}
+    workers = [one for one in host.processes if one.role == COPIES[0]]
+    for worker in workers:
+        for point in worker.points:
+            sums[point.time_ns] = sums.get(point.time_ns, 0) + point.queued
+    series = [sums[time] for time in sorted(sums)]
+    most = max(series, default=0)
+    if most < _LEAST_QUEUED:
+        return
+    since = series[next(i for i, bytes_ in enumerate(series) if bytes_ >= _FULL * most) :]
+    full = sum(bytes_ >= _FULL * most for bytes_ in since)
+    if len(since) >= _SAMPLES_FULL and full >= _MOSTLY * len(since):
+        alive = max(sum(one.points[0].time_ns <= time <= one.end.time_ns for one in workers) for time in sums)
+        yield HostFinding("fills", most, None, COPIES[0], _WORDS[1], alive, stopped=True, batches=host.batches)
 
 
 def _growth(process: Process, kind: str) -> int:

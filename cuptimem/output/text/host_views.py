@@ -7,7 +7,7 @@ from cuptimem.output.text.ledger_views import prose, warning
 from cuptimem.output.text.peak_views import lines_table
 from cuptimem.output.text.words import count, duration, plural, share, signed, size
 from cuptimem.report import host_findings
-from cuptimem.report.host import AccountLine, Host, MappedFile, Process, said
+from cuptimem.report.host import AccountLine, Host, Malloc, MappedFile, Process, said
 from cuptimem.report.host_findings import HostFinding
 from cuptimem.report.model import Report
 
@@ -56,6 +56,8 @@ def processes(host: Host, top: int) -> list[Block]:
     blocks: list[Block] = [Table(tuple(_COLUMNS[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))]
     if left := len(host.processes) - len(rows):
         blocks.append(Text(f"  {said(left)} more (--top {len(host.processes)})", "dim"))
+    if host.unseen:
+        blocks += warning(f"{said(host.unseen)} of the machine were not looked at: any of them may belong to these")
     if host.left_out:
         blocks += warning(f"{said(host.left_out)} had no room in a sample: only counted")
     return blocks
@@ -112,12 +114,71 @@ def _finding(one: HostFinding, host: Host) -> list[Block]:
     if one.kind == "grows":
         pace = "" if one.bytes_per_step is None else f", about {signed(round(one.bytes_per_step))} a step"
         return warning(f"the {one.what} of {one.role} {one.pid} grows by {size(one.bytes)}{pace}")
+    if one.kind == "loaded twice":
+        return _loaded_twice(one)
+    if one.kind == "kept" and host.malloc is not None:
+        return _kept(one, host.malloc)
+    if one.kind == "stays mapped":
+        return _stays_mapped(one)
+    if one.kind == "fills":
+        return _filled(one)
     return [
         *warning(
             f"/dev/shm was nearly full: {size(one.bytes)} of {size(host.shm_bytes)}. When it is full a worker of "
             "a DataLoader dies with a bus error"
         ),
         *prose("Enlarge it (docker run --shm-size), or send less at once: prefetch_factor, num_workers, batch size."),
+    ]
+
+
+def _loaded_twice(one: HostFinding) -> list[Block]:
+    return [
+        *warning(
+            f"{said(one.processes)} have each a copy of {one.path} in their own memory: {size(one.bytes)} too much"
+        ),
+        *prose(
+            "Each grew by its size while it had it open, or has mapped it and written to it. Load it in one process "
+            "and share the tensors (share_memory_, broadcast), or map it and leave it as it is: torch.load(mmap=True), "
+            "safetensors."
+        ),
+    ]
+
+
+def _stays_mapped(one: HostFinding) -> list[Block]:
+    return [
+        *warning(f"{one.path} stays mapped, {size(one.bytes)} of it resident: no module has its tensors in there"),
+        *prose(
+            "What it was loaded into has the values of its own. Drop the last reference to what was loaded (del, or a "
+            "function that returns). The kernel may take these pages back, for they are the file's."
+        ),
+    ]
+
+
+def _kept(one: HostFinding, malloc: Malloc) -> list[Block]:
+    ways = "Call malloc_trim(0) behind what frees so much (ctypes.CDLL(None).malloc_trim(0))"
+    if 2 * malloc.in_arenas >= malloc.free:
+        arenas = plural(malloc.arenas, "arena")
+        ways += f", or limit the {arenas} of threads, which have {size(malloc.in_arenas)} of it: MALLOC_ARENA_MAX=2"
+    else:
+        ways += ", or have large blocks returned at once: MALLOC_MMAP_THRESHOLD_=1000000"
+    return [
+        *warning(
+            f"malloc kept {size(one.bytes)} that were freed, and that nothing used again in the second half: "
+            f"malloc_trim gave {size(malloc.returned)} back at the end"
+        ),
+        *prose(f"{ways}."),
+    ]
+
+
+def _filled(one: HostFinding) -> list[Block]:
+    who = "1 worker" if one.processes == 1 else f"{one.processes} workers"
+    bound = "" if not one.batches else f", num_workers × prefetch_factor = {count(one.batches)} batches"
+    return [
+        Text(f"The queue of {who} filled to {size(one.bytes)} of /dev/shm and stays there{bound}"),
+        *prose(
+            "It grows no further: the loop takes batches more slowly than they are made. A smaller prefetch_factor "
+            "gives memory back."
+        ),
     ]
 
 
@@ -161,9 +222,10 @@ def report_findings(report: Report) -> tuple[HostFinding, ...]:
     if report.host is None:
         return ()
     steps = [(step.end_ns, step.index) for step in report.steps.ended if step.device == report.steps[0].device]
+    kept = host_findings.kept(report)
     return tuple(
         one
-        for one in host_findings.findings(report.host, steps)
+        for one in (*host_findings.findings(report.host, steps), *([kept] if kept else ()))
         if not (one.kind == "grows" and one.what == "memory" and one.pid == report.host.recorded.pid)
     )
 
@@ -185,6 +247,11 @@ def full(report: Report, host: Host, top: int) -> list[Block]:
             blocks += lines_table(device.peak, _LINES)
     found = report_findings(report)
     blocks += [Text(), *(findings(found, host) if found else [Text("No process was seen to grow or to copy.")])]
+    if host.malloc is not None:
+        gave = (
+            f"At the end malloc kept {size(host.malloc.free)} free; malloc_trim gave {size(host.malloc.returned)} back"
+        )
+        blocks += prose(f"{gave}.", "dim")
     taken = f"{plural(host.samples, 'sample')} took {duration(host.cpu_ns)} of CPU time, in a thread of their own"
     return [*blocks, Text(f"  {taken}", "dim")]
 
@@ -213,4 +280,4 @@ def short(report: Report) -> list[Block]:
             whole = sum(line.bytes for line in lines_of_account(report))
             line += f": at most {size(whole)} of host memory, each page counted once (cuptimem host)"
         blocks.append(Text(line))
-    return [*blocks, *findings(found, host)]
+    return [*blocks, *findings([one for one in found if one.kind != "fills"], host)]

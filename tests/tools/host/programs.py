@@ -10,12 +10,16 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
 from torch.utils.data import DataLoader, Dataset
+
+from tests.tools.host.ranks import until_sampled
 
 ITEMS = 500_000  # of about 60 bytes: 30 MiB of Python objects
 BATCH = 5_000
@@ -90,11 +94,70 @@ class Grows(InArray):
         return super().__getitems__(indices)
 
 
-PROGRAMS = {"listed": Listed, "in-array": InArray, "grows": Grows}
+class Pieces(Dataset[Any]):
+    """Batches of 4 MiB, made in so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self.pause = seconds
+
+    def __len__(self) -> int:
+        return 320
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        time.sleep(self.pause)
+        return torch.ones(len(indices), 1 << 20, dtype=torch.uint8)
 
 
-def main(name: str, seconds: float) -> None:
-    dataset = PROGRAMS[name](seconds)
+def queued(workers: list[Any]) -> int:
+    """Bytes in /dev/shm that they have made: open, or named by them."""
+    found: dict[tuple[int, int], int] = {}
+    for worker in workers:
+        files = [*Path(f"/proc/{worker.pid}/fd").iterdir(), *Path("/dev/shm").glob(f"torch_{worker.pid}_*")]
+        for file in files:
+            try:
+                link, what = os.readlink(file) if file.is_symlink() else str(file), file.stat()
+            except FileNotFoundError:  # taken meanwhile
+                continue
+            if link.startswith("/dev/shm/"):
+                found[what.st_dev, what.st_ino] = what.st_blocks * 512
+    return sum(found.values())
+
+
+def queue(pause: float, strategy: str) -> None:
+    """80 batches. Two workers may have 8 of them, 32 MiB, ready. Writes at each step how many bytes there are. pause:
+    of a worker, for each; without one the loop waits."""
+    torch.multiprocessing.set_sharing_strategy(strategy)  # type: ignore[no-untyped-call]
+    loader = DataLoader(Pieces(pause), batch_size=4, num_workers=2, prefetch_factor=4, collate_fn=same)
+    batches = iter(loader)
+    seen = []
+    model = torch.nn.Linear(4, 4)
+    for _ in batches:
+        model(torch.ones(4, 4)).sum().backward()
+        seen.append(queued(batches._workers))  # type: ignore[attr-defined]
+        if not pause and 20 <= len(seen) < 28:
+            until_sampled()
+    Path(f"loop-{os.getpid()}.json").write_text(json.dumps({"queued": seen}))
+
+
+def same(batch: Any) -> Any:
+    return batch
+
+
+def slow_loop(seconds: float) -> None:
+    queue(0, "file_descriptor")
+
+
+def slow_loop_named(seconds: float) -> None:
+    queue(0, "file_system")
+
+
+def slow_workers(seconds: float) -> None:
+    """The clean twin: what they make is taken at once."""
+    queue(seconds / 40, "file_descriptor")
+
+
+def reads(kind: type[Reads], seconds: float) -> None:
+    dataset = kind(seconds)
     model = torch.nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     for _ in DataLoader(dataset, batch_size=BATCH, num_workers=2, collate_fn=len):
@@ -103,5 +166,16 @@ def main(name: str, seconds: float) -> None:
         optimizer.zero_grad()
 
 
+READS: dict[str, Callable[[float], None]] = {
+    "listed": partial(reads, Listed),
+    "in-array": partial(reads, InArray),
+    "grows": partial(reads, Grows),
+}
+QUEUES: dict[str, Callable[[float], None]] = {
+    "slow-loop": slow_loop,
+    "slow-loop-named": slow_loop_named,
+    "slow-workers": slow_workers,
+}
+
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]))
+    {**READS, **QUEUES}[sys.argv[1]](float(sys.argv[2]))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ import pytest
 
 import cuptimem
 from cuptimem.output.pages import timeline
+from cuptimem.output.text import host_views
 from cuptimem.report import host, host_findings
 from cuptimem.report.host import Host
 from tests.conftest import ROOT, Result, clean_environment
 
 # extended: needs that samples, which come by the clock, see what lasts some seconds.
 MIB = 1 << 20
-Recorded = dict[str, tuple[cuptimem.Report, list[dict[str, int]]]]
+Recorded = dict[str, tuple[cuptimem.Report, list[dict[str, Any]]]]
 
 
 def found(report: cuptimem.Report) -> Host:
@@ -33,21 +35,25 @@ def recorded(python: str, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """The report of each program, and what its workers wrote."""
     from tests.tools.host import programs  # which imports torch, as most tests here need not
 
-    folders = {name: tmp_path_factory.mktemp(name) for name in programs.PROGRAMS}
-    environment = {**clean_environment(), "PYTHONPATH": str(ROOT)}
-    command = [python, "-m", "cuptimem", "run", "-o", "a.cmem", programs.__file__]
+    return record(python, tmp_path_factory, programs.__file__, [*programs.READS], "5")
+
+
+def record(
+    python: str, factory: pytest.TempPathFactory, script: str, names: Sequence[str], *arguments: str, **variables: str
+) -> Recorded:
+    """Runs them all at once."""
+    folders = {name: factory.mktemp(name) for name in names}
+    environment = {**clean_environment(), "PYTHONPATH": str(ROOT), **variables}
+    command = [python, "-m", "cuptimem", "run", "-o", "a.cmem", script]
     running = [
-        subprocess.Popen([*command, name, "5"], cwd=folder, env=environment, stderr=subprocess.DEVNULL)
+        subprocess.Popen([*command, name, *arguments], cwd=folder, env=environment, stderr=subprocess.DEVNULL)
         for name, folder in folders.items()
     ]
     assert [one.wait(280) for one in running] == [0] * len(running)
     return {
         name: (
             cuptimem.open(folder / "a.cmem"),
-            [
-                {"pid": int(file.stem.split("-")[1]), **json.loads(file.read_text())}
-                for file in folder.glob("worker-*.json")
-            ],
+            [{"pid": int(file.stem.split("-")[1]), **json.loads(file.read_text())} for file in folder.glob("*-*.json")],
         )
         for name, folder in folders.items()
     }
@@ -58,8 +64,6 @@ def workers(report: cuptimem.Report) -> dict[int, host.Process]:
 
 
 def findings(report: cuptimem.Report) -> tuple[host_findings.HostFinding, ...]:
-    from cuptimem.output.text import host_views
-
     return host_views.report_findings(report)
 
 
@@ -104,8 +108,6 @@ def test_what_a_worker_keeps_grows(recorded: Recorded) -> None:
 
 @pytest.mark.extended
 def test_the_account_sums_to_the_tree(recorded: Recorded) -> None:
-    from cuptimem.output.text import host_views
-
     for report, _ in recorded.values():
         peak = found(report).peak
         assert peak is not None
@@ -133,6 +135,115 @@ def test_the_recording_names_its_processes(recorded: Recorded, run: Callable[...
     copy = run("-m", "cuptimem", "scrub", report.path, "b.cmem")
     assert copy.code == 0, copy.err
     assert json.loads(run("-m", "cuptimem", "host", "--json", "b.cmem").out)["account"] == document["account"]
+
+
+@pytest.fixture(scope="module")
+def queues(python: str, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """Without what glibc keeps of each batch that a worker has freed, which grows, too."""
+    from tests.tools.host import programs
+
+    threshold = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+    return record(python, tmp_path_factory, programs.__file__, [*programs.QUEUES], "8", **threshold)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize(("name", "taken"), [("slow-loop", 0), ("slow-loop-named", 1)])
+def test_a_queue_that_fills_and_stops(queues: Recorded, run: Callable[..., Result], name: str, taken: int) -> None:
+    """By name the batch that the loop has is one of the worker's, too."""
+    report, (counted,) = queues[name]
+    (finding,) = findings(report)
+    assert (finding.kind, finding.processes, finding.batches, finding.stopped) == ("fills", 2, 8, True)
+    assert finding.bytes <= max(counted["queued"])
+    assert 0 <= finding.bytes - (8 + taken) * 4 * MIB <= (8 + taken) * 4096  # a page for PyTorch's header
+    assert report.path is not None
+    text = " ".join(run("-m", "cuptimem", "host", report.path).out.split())
+    size = f"{(8 + taken) * 4}.0 MiB"
+    assert f"The queue of 2 workers filled to {size} of /dev/shm and stays there, num_workers × prefetch_factor" in text
+    assert "stays there" not in run("-m", "cuptimem", "summary", report.path).out  # it is no fault
+
+
+@pytest.mark.extended
+def test_a_queue_that_is_emptied_at_once(queues: Recorded) -> None:
+    report, (counted,) = queues["slow-workers"]
+    assert findings(report) == ()
+    assert statistics.median(counted["queued"]) <= 8 * MIB
+
+
+@pytest.fixture(scope="module")
+def loaded(python: str, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    from tests.tools.host import ranks
+
+    return record(python, tmp_path_factory, ranks.__file__, [*ranks.CAUSES, *ranks.CLEAN])
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", ["loads", "reads", "maps-and-writes"])
+def test_a_file_that_each_rank_loads(loaded: Recorded, name: str) -> None:
+    report, ranks = loaded[name]
+    (finding,) = [one for one in findings(report) if one.kind == "loaded twice"]
+    assert finding.path.endswith("/model.pt") and finding.processes == 2
+    assert {one.pid for one in found(report).copies} == {one["pid"] for one in ranks}
+    for one in ranks:
+        assert one["alone"] >= 96 * MIB and (one["of_file"] >= 96 * MIB) == (name == "maps-and-writes")
+    # One that is written to is seen while it is.
+    assert (64 if name == "maps-and-writes" else 96) * MIB <= finding.bytes < 97 * MIB
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", ["maps", "streams", "inherits"])
+def test_a_file_that_the_ranks_share(loaded: Recorded, name: str) -> None:
+    report, ranks = loaded[name]
+    assert [one for one in findings(report) if one.kind == "loaded twice"] == []
+    assert len(ranks) == 2 and all(one["of_file"] == 0 for one in ranks)
+
+
+@pytest.fixture(scope="module")
+def keeping(python: str, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    from tests.tools.host import keeps
+
+    return record(python, tmp_path_factory, keeps.__file__, [*keeps.CAUSES, *keeps.CLEAN])
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", ["loads", "loads-in-threads", "trims", "uses-again", "has-large-ones"])
+def test_what_malloc_keeps(keeping: Recorded, run: Callable[..., Result], name: str) -> None:
+    report, (child,) = keeping[name]
+    malloc = found(report).malloc
+    assert malloc is not None and report.path is not None
+    # The child's is of some milliseconds later, behind a fork.
+    assert abs(malloc.returned - child["returned"]) <= 8 * MIB
+    kept = [one for one in findings(report) if one.kind == "kept"]
+    assert len(kept) == name.startswith("loads")
+    if kept:
+        assert 128 * MIB <= kept[0].bytes <= malloc.returned
+        text = " ".join(run("-m", "cuptimem", "host", report.path).out.split())
+        assert ("MALLOC_ARENA_MAX=2" in text) == (name == "loads-in-threads")
+
+
+@pytest.fixture(scope="module")
+def mapped(python: str, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    from tests.tools.host import mapped
+
+    return record(python, tmp_path_factory, mapped.__file__, [*mapped.CAUSES, *mapped.CLEAN])
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", ["keeps-state", "keeps-mapping"])
+def test_a_checkpoint_that_stays_mapped(mapped: Recorded, run: Callable[..., Result], name: str) -> None:
+    report, (itself,) = mapped[name]
+    (finding,) = findings(report)
+    assert (finding.kind, finding.pid) == ("stays mapped", itself["pid"]) and finding.path.endswith("/weights")
+    assert 96 * MIB <= finding.bytes == itself["resident"]
+    assert report.path is not None
+    assert "/weights stays mapped, 96.0 MiB" in " ".join(run("-m", "cuptimem", "host", report.path).out.split())
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", ["drops-state", "assigns-state", "reads-data"])
+def test_a_mapped_file_that_is_used_or_gone(mapped: Recorded, name: str) -> None:
+    report, (itself,) = mapped[name]
+    assert findings(report) == ()
+    assert (itself["resident"] >= 96 * MIB) == (name != "drops-state")
 
 
 SHARES = """
@@ -216,22 +327,25 @@ def test_a_recording_without_samples(run: Callable[..., Result]) -> None:
 # -- by hand -----------------------------------------------------------------------------------------------------------
 
 
-def sample(time: int, *processes: Any, shm: tuple[int, int] = (1 << 30, 0), files: Any = None) -> Any:
-    return (10**18 + time * 10**9, 1000, *shm, 0, list(processes), files)
+def sample(time: int, *processes: Any, shm: tuple[int, int] = (1 << 30, 0), files: Any = None, opened: Any = ()) -> Any:
+    rows = None if files is None else [(*row, 0, False) for row in files]
+    return (10**18 + time * 10**9, 1000, *shm, 0, list(processes), rows, opened, 0)
 
 
-def process(pid: int, role: int, anonymous: int, private: int | None = None, *, start: int = 1, shm: int = 0) -> Any:
+def process(
+    pid: int, role: int, anonymous: int, private: int | None = None, *, start: int = 1, shm: int = 0, queued: int = 0
+) -> Any:
     """Sizes in MiB; shared is what is resident and not private."""
     status = (anonymous * MIB, 10 * MIB, shm * MIB, 0)
     rollup = None
     if private is not None:
         shared = anonymous - private
         rollup = (0, private * MIB, 10 * MIB, shared * MIB, anonymous * MIB, (anonymous - 10) * MIB, 10 * MIB, 0)
-    return (pid, 1, start, role, "python", status, rollup)
+    return (pid, 1, start, role, "python", status, rollup, queued * MIB)
 
 
-def made(*samples: Any, attributes: tuple[host.Attribute, ...] = ()) -> Host:
-    one = host.of_samples(samples, 10**18, attributes)
+def made(*samples: Any, **notes: str) -> Host:
+    one = host.of_samples(samples, 10**18, {f"host.{key}": text for key, text in notes.items()})
     assert one is not None
     return one
 
@@ -275,6 +389,40 @@ def test_a_queue_that_fills_is_no_growth() -> None:
     assert [(one.kind, one.what) for one in host_findings.findings(rising)] == [("grows", "shared memory")]
 
 
+def test_a_file_of_which_two_have_a_copy() -> None:
+    def look(time: int, *anonymous: int, opened: tuple[int, ...] = ()) -> Any:
+        rows = [process(i, 1 if i == 1 else 0, size) for i, size in enumerate(anonymous, 1)]
+        return sample(time, *rows, opened=[(pid, 100 * MIB, "/m", 0, False) for pid in opened])
+
+    both = look(1, 50, 50, 50), look(2, 50, 90, 90, opened=(2, 3)), look(3, 50, 150, 150)
+    (finding,) = host_findings.findings(made(*both))
+    assert (finding.kind, finding.bytes, finding.processes, finding.path) == ("loaded twice", 100 * MIB, 2, "/m")
+    one = look(1, 50, 50, 50), look(2, 50, 90, 80, opened=(2, 3)), look(3, 50, 150, 100)
+    assert host_findings.findings(made(*one)) == ()  # one of them kept half of it
+
+
+def test_processes_that_were_not_looked_at_are_counted() -> None:
+    one = made((10**18, 1000, 0, 0, 0, [process(1, 1, 50)], None, (), 12))
+    assert "12 processes of the machine were not looked at" in str(host_views.processes(one, 9))
+
+
+@pytest.mark.parametrize(
+    ("row", "is_found"),
+    [
+        ((100, 0, 100, 1), True),  # copied into modules
+        ((100, 0, 0, 1), False),  # a program that has no modules may use them
+        ((100, 100, 0, 1), False),
+        ((0, 0, 0, 1), True),
+        ((0, 0, 0, 0), False),  # a data set
+        ((100, 0, 100, 0), False),
+    ],
+)
+def test_a_mapped_file(row: tuple[int, int, int, int], is_found: bool) -> None:
+    looked = sample(1, process(1, 1, 50), files=[(1, 100 * MIB, "/m")])
+    one = made(looked, mapped=json.dumps([["/m", *(size * MIB for size in row[:3]), row[3]]]))
+    assert [found.kind for found in host_findings.findings(one)] == ["stays mapped"] * is_found
+
+
 def test_an_unknown_role_is_another_program() -> None:
     one = made(sample(1, process(1, 1, 50), process(2, 99, 30)))
     assert one.processes[1].role == "program"
@@ -282,7 +430,8 @@ def test_an_unknown_role_is_another_program() -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "{}", "[1]", '[["a"]]', "[" * 5000, '[["a", "b", "c", "d", "e"]]'])
 def test_a_damaged_note_names_no_attribute(text: str) -> None:
-    assert host._attributes(text) == ()
+    one = made(sample(1, process(1, 1, 50)), datasets=text, mapped=text, loaders=text)
+    assert (one.attributes, one.mapped, one.batches) == ((), (), None)
 
 
 def test_files_of_the_recording_itself_are_left_out() -> None:
