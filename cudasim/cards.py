@@ -71,6 +71,7 @@ _H100 = _mib(450, 512, 700)
 _H200 = _mib(500, 512, 700)  # and GH200
 _RTX5090 = _mib(590, 615, 700)
 _B200 = _mib(700, 715, 760)
+_GB10 = _mib(400, 512, 700)  # not published: the driver's memory is the machine's, where it does not stand apart
 
 # Memory is totalGlobalMem of cudaGetDeviceProperties, which is less than the data sheet's and nvidia-smi's figure: the
 # driver and ECC keep a part. It differs by some MiB between drivers, and newer ones mostly report less. The figures are
@@ -88,6 +89,8 @@ CARDS: tuple[Card, ...] = (
     Card("a40", "NVIDIA A40", 47608692736, (8, 6), 84, 6291456, 1740000, 7251000, 384, _GA102),
     # torch 2.8, get_device_properties: 182631 MB, so to a MiB (another one: 182642 MB)
     Card("b200", "NVIDIA B200", 191502483456, (10, 0), 148, 132644864, 1965000, 3996000, 7680, _B200),
+    # A GPU list of CUDA 13.0: 124610 MB, which is the machine's MemTotal. Its memory is the host's (csrc/core/sim.h)
+    Card("gb10", "NVIDIA GB10", 130663055360, (12, 1), 48, 25165824, 2418000, 8533000, 256, _GB10),
     # deviceQuery, driver 12.9: 101468602368 (12.2: 102005473280)
     Card("gh200", "NVIDIA GH200 120GB", 101468602368, (9, 0), 132, 62914560, 1980000, 2619000, 6144, _H200),
     # deviceQuery, driver 13.0: 11901 MBytes, so to a MiB (12.4: 12587106304). 12 GB

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 REPORT = "CUPTIMEM_SIM_REPORT"  # an option, -X: this process reads the report and, without the variable, writes none
 _MIB = 1 << 20
 _USAGE, _UNSUPPORTED, _NO_DRIVER = 2, 3, 9  # exit codes of the real one
+_NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
 _ANSWERS = "-L, --query-gpu=..., --query-compute-apps=..., -q -x, -i, and no options"
 
 # Fields of the real one without a meaning for a simulated device.
@@ -54,7 +55,7 @@ class Gpu:
     name: str
     uuid: str
     bus: str
-    total: int
+    total: int | None  # None: NVML does not support the question, for the memory is the host's
     capability: str
     pid: int = 0  # of the process that has this memory; 0: of none
     process: str = ""
@@ -71,10 +72,7 @@ class Gpu:
             "driver_version": driver,
             "compute_cap": self.capability,
             "timestamp": time.strftime("%Y/%m/%d %H:%M:%S.000"),
-            "memory.total": _mib(self.total),
-            "memory.used": _mib(self.used),
-            "memory.free": f"{self.total // _MIB - self.used // _MIB} MiB",
-            "memory.reserved": "0 MiB",
+            **self.memory(),
             "utilization.gpu": "0 %",
             "utilization.memory": "0 %",
             "pid": str(self.pid),
@@ -83,6 +81,16 @@ class Gpu:
             **dict.fromkeys(_UNKNOWN.split(), "[N/A]"),
         }
         return known[field]
+
+    def memory(self) -> dict[str, str]:
+        if self.total is None:
+            return dict.fromkeys(("memory.total", "memory.used", "memory.free", "memory.reserved"), "[N/A]")
+        return {
+            "memory.total": _mib(self.total),
+            "memory.used": _mib(self.used),
+            "memory.free": f"{self.total // _MIB - self.used // _MIB} MiB",
+            "memory.reserved": "0 MiB",
+        }
 
 
 def _mib(size: int) -> str:
@@ -116,8 +124,14 @@ class Nvml:
         self._call("nvmlInit_v2")
 
     def _call(self, name: str, *arguments: object) -> None:
-        if getattr(self._library, name)(*arguments) != 0:
+        if not self._supports(name, *arguments):
             raise Refused(_NO_DRIVER, f"the simulated device did not answer {name}")
+
+    def _supports(self, name: str, *arguments: object) -> bool:
+        result = getattr(self._library, name)(*arguments)
+        if result not in (0, _NOT_SUPPORTED):
+            raise Refused(_NO_DRIVER, f"the simulated device did not answer {name}")
+        return not result
 
     def _text(self, name: str, *arguments: object) -> str:
         room = ctypes.create_string_buffer(96)
@@ -143,7 +157,7 @@ class Nvml:
         handle, memory, pci = ctypes.c_void_p(), _Memory(), _Pci()
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(handle))
-        self._call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
+        has_memory = self._supports("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
         self._call("nvmlDeviceGetPciInfo_v3", handle, ctypes.byref(pci))
         self._call("nvmlDeviceGetCudaComputeCapability", handle, ctypes.byref(major), ctypes.byref(minor))
         return Gpu(
@@ -151,7 +165,7 @@ class Nvml:
             self._text("nvmlDeviceGetName", handle),
             self._text("nvmlDeviceGetUUID", handle),
             pci.bus.decode(),
-            memory.total,
+            memory.total if has_memory else None,
             f"{major.value}.{minor.value}",
         )
 
@@ -248,7 +262,7 @@ def _table(gpus: list[Gpu], driver: str, cuda: str) -> str:
         inner,
     ]
     for gpu in gpus:
-        memory = f"{gpu.used // _MIB}MiB / {gpu.total // _MIB}MiB"
+        memory = "Not Supported" if gpu.total is None else f"{gpu.used // _MIB}MiB / {gpu.total // _MIB}MiB"
         lines += [
             f"| {f'{gpu.index:>3}  {gpu.name[:27]:<27}':<34}{'N/A':>5} | {gpu.bus:<16}{'Off':>6} | {'N/A':>20} |",
             f"| {'N/A  N/A    N/A             N/A /  N/A':<40}| {memory:>22} | {'0%      Default':>20} |",
@@ -285,17 +299,14 @@ def _xml(gpus: list[Gpu], driver: str, cuda: str, count: int) -> str:
         line(1, "attached_gpus", count),
     ]
     for gpu in gpus:
-        free = gpu.total // _MIB - gpu.used // _MIB
+        memory = gpu.memory()
         lines += [
             f'\t<gpu id="{gpu.bus}">',
             line(2, "product_name", gpu.name),
             line(2, "uuid", gpu.uuid),
             line(2, "minor_number", gpu.index),
             "\t\t<fb_memory_usage>",
-            line(3, "total", _mib(gpu.total)),
-            line(3, "reserved", "0 MiB"),
-            line(3, "used", _mib(gpu.used)),
-            line(3, "free", f"{free} MiB"),
+            *(line(3, name, memory[f"memory.{name}"]) for name in ("total", "reserved", "used", "free")),
             "\t\t</fb_memory_usage>",
             "\t\t<utilization>",
             line(3, "gpu_util", "0 %"),

@@ -28,6 +28,17 @@ def test_fields_with_units_and_without(gpus):
     assert smi._csv(gpus[:1], fields, ["csv", "noheader", "nounits"], "580", 2) == bare
 
 
+def test_memory_that_is_the_hosts(gpus):
+    """NVML does not support the question, as of a GB10; what a process has is known."""
+    gpus[0].total = None
+    fields = smi._fields("name,memory.used,memory.total,memory.free", "580")
+    assert smi._csv(gpus[:1], fields, ["csv", "noheader"], "580", 1) == "NVIDIA L4, [N/A], [N/A], [N/A]\n"
+    table = smi._table(gpus, "580", "13.0")
+    assert "|          Not Supported |" in table and "0MiB / 22563MiB" in table and "400MiB |" in table
+    of_first = tree.fromstring(smi._xml(gpus, "580", "13.0", 2)).find("gpu/fb_memory_usage")
+    assert {one.tag: one.text for one in of_first} == dict.fromkeys(("total", "reserved", "used", "free"), "[N/A]")
+
+
 @pytest.mark.parametrize("form", [[""], ["csv", "pretty"], ["noheader"]])
 def test_only_csv(gpus, form):
     with pytest.raises(smi.Refused) as refused:

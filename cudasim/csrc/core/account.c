@@ -1,5 +1,6 @@
 /* Accounts: how much of which device is taken, contexts and libraries included. */
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fork.h"
@@ -340,6 +341,19 @@ bool cm_sim_has_context(int device)
     return has;
 }
 
+/* Of the machine's memory: all but what is free, so the page cache, too. 0: not known. */
+static size_t used_by_host(void)
+{
+    unsigned long long total, unused;
+    FILE *file = fopen("/proc/meminfo", "re");
+    bool known =
+        file != NULL && fscanf(file, "MemTotal: %llu kB MemFree: %llu", &total, &unused) == 2;
+
+    if (file != NULL)
+        fclose(file);
+    return known ? (size_t)(total - unused) << 10 : 0;
+}
+
 int cm_sim_memory_info(int device, size_t *free_bytes, size_t *total)
 {
     int error = cm_sim_context(device);
@@ -348,10 +362,12 @@ int cm_sim_memory_info(int device, size_t *free_bytes, size_t *total)
     if (error != CM_SIM_OK)
         return error;
     cm_sim_used(device, &now, NULL);
+    const cm_sim_profile *profile = &cm_sim_config_get()->device[device];
+    size_t left = profile->memory - now, host = profile->integrated ? used_by_host() : 0;
     if (free_bytes != NULL)
-        *free_bytes = cm_sim_config_get()->device[device].memory - now;
+        *free_bytes = left > host ? left - host : 0;
     if (total != NULL)
-        *total = cm_sim_config_get()->device[device].memory;
+        *total = profile->memory;
     return CM_SIM_OK;
 }
 

@@ -21,6 +21,7 @@
 #define SM_90 .major = 9, .minor = 0, SM(228, 227, 2048, 32)
 #define SM_100 .major = 10, .minor = 0, SM(228, 227, 2048, 32)
 #define SM_120 .major = 12, .minor = 0, SM(100, 99, 1536, 24)
+#define SM_121 .major = 12, .minor = 1, .integrated = true, SM(100, 99, 1536, 24)
 #define SM(shared, optin, threads, blocks)                                                         \
     .shared_per_sm = (shared) << 10, .shared_per_block_optin = (optin) << 10,                      \
     .threads_per_sm = threads, .blocks_per_sm = blocks

@@ -68,6 +68,8 @@ typedef struct cm_sim_profile {
     int shared_per_sm, shared_per_block_optin;
     int threads_per_sm, blocks_per_sm;
     int l2, clock, memory_clock, bus_width;
+    bool integrated; /* its memory is the host's: what the machine uses of that is not free, and
+                        NVML does not report memory */
 } cm_sim_profile;
 
 /* Sorted by name, ended by an entry without one. */

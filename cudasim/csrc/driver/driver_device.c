@@ -7,6 +7,9 @@
 /* Numbers of attributes that depend on the device; the others are in `fixed`. */
 enum {
     CLOCK_RATE = 13,
+    INTEGRATED = 18,
+    PAGEABLE_ACCESS = 88,
+    HOST_PAGE_TABLES = 100,
     MULTIPROCESSORS = 16,
     BUS_ID = 33,
     MEMORY_CLOCK_RATE = 36,
@@ -128,6 +131,10 @@ int cm_sim_pci_find(const char *text)
 static int of_profile(const cm_sim_profile *profile, int device, int attribute)
 {
     switch (attribute) {
+    case INTEGRATED:
+    case PAGEABLE_ACCESS:
+    case HOST_PAGE_TABLES:
+        return profile->integrated;
     case CLOCK_RATE:
         return profile->clock;
     case MULTIPROCESSORS:

@@ -358,6 +358,8 @@ CM_SIM_EXPORT int nvmlDeviceGetMemoryInfo(device *handle, memory *out)
         return result;
     if (!out)
         return INVALID_ARGUMENT;
+    if (profile->integrated)
+        return NOT_SUPPORTED;
     size_t now = used(handle);
     *out = (memory){profile->memory, profile->memory - now, now};
     return OK;

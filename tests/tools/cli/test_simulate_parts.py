@@ -32,7 +32,14 @@ def test_the_context_of_each_card_is_an_interval():
 
 def test_the_cublas_workspace_is_of_the_architecture():
     found = {one.key: one.cublas_workspace for one in cards.CARDS}
-    assert {key for key, size in found.items() if size == 32 << 20} == {"b200", "gh200", "h100", "h200", "rtx5090"}
+    assert {key for key, size in found.items() if size == 32 << 20} == {
+        "b200",
+        "gb10",
+        "gh200",
+        "h100",
+        "h200",
+        "rtx5090",
+    }
     assert {size for size in found.values() if size != 32 << 20} == {(8 << 20) + (128 << 10)}
 
 
