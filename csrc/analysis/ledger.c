@@ -141,6 +141,8 @@ static bool make_ledger(const ledger *l, uint16_t place, cm_snapshot_kind snapsh
                        .own = t->own,
                        .others = t->others,
                        .driver_reserved = t->reserved,
+                       .host = t->host,
+                       .cache = t->cache,
                        .tensors = t->block_bytes - t->block_slack,
                        .rounding = t->block_slack,
                        .driver_rounding = t->driver_rounding,
@@ -155,7 +157,9 @@ static bool make_ledger(const ledger *l, uint16_t place, cm_snapshot_kind snapsh
     for (size_t i = 0; i < out->line_count; i++)
         sum += out->line[i].bytes;
     sum += out->tensors + out->rounding + out->cached + out->driver_rounding + out->pool_slack;
-    sum += (t->context > 0 ? t->context : 0) + (t->others > 0 ? t->others : 0);
+    const int64_t beside[] = {t->context, t->others, t->host, t->cache};
+    for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++)
+        sum += beside[i] > 0 ? beside[i] : 0;
     out->residual = t->used - sum;
     return true;
 }

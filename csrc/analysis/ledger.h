@@ -46,7 +46,7 @@ typedef enum cm_ledger_what {
 /* One device at one moment that recorded its totals (CM_EV_DEVICE). Always, exactly:
  *
  *   used = tensors + rounding + cached + sum of line.bytes + driver_rounding + pool_slack
- *          + max(context, 0) + max(others, 0) + residual
+ *          + max(context, 0) + max(others, 0) + max(host, 0) + max(cache, 0) + residual
  *
  * driver_reserved is in no sum: CUDA's total, and so `used`, excludes what driver and firmware
  * keep. */
@@ -57,9 +57,10 @@ typedef struct cm_ledger {
     cm_ledger_what what;
     bool quiet; /* the driver allocated nothing while the totals were read */
     int64_t used, total, own, others, driver_reserved;
-    int64_t tensors;  /* requested bytes of live blocks in driver memory */
-    int64_t rounding; /* size of these blocks - tensors */
-    int64_t cached;   /* PyTorch's driver memory - its blocks */
+    int64_t host, cache; /* of the machine, where the device's memory is the machine's; else -1 */
+    int64_t tensors;     /* requested bytes of live blocks in driver memory */
+    int64_t rounding;    /* size of these blocks - tensors */
+    int64_t cached;      /* PyTorch's driver memory - its blocks */
     /* Pages of CM_GRANULE that live device and managed allocations touch, less the bytes of these:
      * the driver carves small allocations out of pages. PyTorch's count too. Pools and handles take
      * whole pages; array addresses are unknown. */

@@ -280,7 +280,11 @@ typedef enum cm_device_bytes {
     CM_DEVICE_BYTES_OTHERS = 3,   /* in use by other processes, from NVML */
     CM_DEVICE_BYTES_POOLED = 4,   /* held by the device's default memory pool */
     CM_DEVICE_BYTES_RESERVED = 5, /* held by driver and firmware, from NVML */
-    CM_DEVICE_BYTES_USED = 6      /* total less free, of all processes; ends the moment */
+    CM_DEVICE_BYTES_USED = 6,     /* total less free, of all processes; ends the moment */
+    /* Of a device whose memory is the host's (CUDA calls it integrated), from /proc/meminfo: what
+     * processes and the kernel have of the machine's, and the page cache. */
+    CM_DEVICE_BYTES_HOST = 7,
+    CM_DEVICE_BYTES_CACHE = 8
 } cm_device_bytes;
 
 /* --- values of fields ---------------------------------------------------------------------- */

@@ -46,7 +46,7 @@ cm_driver_map *cm_driver_map_new(const cm_reader *reader)
     if (m == NULL)
         return NULL;
     m->reader = reader;
-    const cm_driver_moment nothing = {-1, -1, -1, -1, -1, -1, .context = -1};
+    const cm_driver_moment nothing = CM_DRIVER_MOMENT_UNKNOWN;
     for (size_t i = 0; i < CM_TOTALS_HOST; i++) {
         m->device[i].reading = m->device[i].last = nothing;
         m->device[i].first_quiet = m->device[i].last_quiet = nothing;

@@ -55,7 +55,7 @@ typedef struct cm_driver_allocation {
 
 /* The totals of one moment (CM_EV_DEVICE); -1 is unknown. */
 typedef struct cm_driver_moment {
-    int64_t used, total, own, others, pooled, reserved;
+    int64_t used, total, own, others, pooled, reserved, host, cache;
     bool quiet;
     /* The map's own sums at that moment. */
     int64_t block_bytes, block_slack; /* of PyTorch's blocks in driver memory */
@@ -64,6 +64,8 @@ typedef struct cm_driver_moment {
     int64_t driver;          /* device memory allocated by this process */
     int64_t context;         /* ledger.h */
 } cm_driver_moment;
+
+#define CM_DRIVER_MOMENT_UNKNOWN ((cm_driver_moment){-1, -1, -1, -1, -1, -1, -1, -1, .context = -1})
 
 typedef struct cm_driver_state { /* of one device */
     int64_t block_bytes, block_slack;

@@ -37,6 +37,11 @@ static int64_t known_bytes(int64_t size)
     return size < 0 || size > CM_DRIVER_SIZE_MOST ? -1 : size;
 }
 
+static int64_t known(int64_t bytes)
+{
+    return bytes > 0 ? bytes : 0;
+}
+
 static void end_moment(cm_driver_map *m, int8_t index, bool quiet)
 {
     cm_driver_state *d = &m->device[cm_driver_map_place(index)];
@@ -54,9 +59,9 @@ static void end_moment(cm_driver_map *m, int8_t index, bool quiet)
     now.block_slack = d->block_slack;
     now.driver = m->totals.device[cm_driver_map_place(index)].bytes;
     if (quiet && !d->context_known) {
-        int64_t others = now.others > 0 ? now.others : 0;
-        d->context = now.used - others - m->totals.device[cm_driver_map_place(index)].bytes -
-                     now.pool_slack - now.driver_rounding;
+        d->context = now.used - known(now.others) - known(now.host) - known(now.cache) -
+                     m->totals.device[cm_driver_map_place(index)].bytes - now.pool_slack -
+                     now.driver_rounding;
         if (d->context < 0)
             d->context = 0;
         d->context_known = true;
@@ -68,7 +73,7 @@ static void end_moment(cm_driver_map *m, int8_t index, bool quiet)
     if (quiet)
         d->last_quiet = now;
     d->moments++;
-    d->reading = (cm_driver_moment){-1, -1, -1, -1, -1, -1, .context = -1};
+    d->reading = CM_DRIVER_MOMENT_UNKNOWN;
 }
 
 void cm_driver_map_apply_device(cm_driver_map *m, const cm_event *e)
@@ -90,6 +95,12 @@ void cm_driver_map_apply_device(cm_driver_map *m, const cm_event *e)
         return;
     case CM_DEVICE_BYTES_RESERVED:
         reading->reserved = bytes;
+        return;
+    case CM_DEVICE_BYTES_HOST:
+        reading->host = bytes;
+        return;
+    case CM_DEVICE_BYTES_CACHE:
+        reading->cache = bytes;
         return;
     case CM_DEVICE_BYTES_USED:
         reading->used = bytes;

@@ -283,6 +283,10 @@ static const cm_field ledger_rows[] = {
     CM_OPTIONAL(T, others, "others", "other processes', as NVML reports it"),
     CM_OPTIONAL(T, driver_reserved, "driver_reserved",
                 "kept by driver and firmware, as NVML reports it: in neither `total` nor `used`"),
+    CM_OPTIONAL(T, host, "host",
+                "what the machine's processes and kernel have, where the device's memory is the "
+                "machine's (GB10); else null"),
+    CM_OPTIONAL(T, cache, "page_cache", "the machine's page cache, likewise"),
     CM_PLAIN(T, tensors, "tensors", "requested by live blocks of PyTorch's"),
     CM_PLAIN(T, rounding, "rounding", "what PyTorch's allocator gave these blocks beyond that"),
     CM_PLAIN(T, cached, "cached", "taken from CUDA by PyTorch's allocator and in no block"),

@@ -15,6 +15,7 @@
 
 #include "../base/clock.h"
 #include "../capture/ring_producer.h"
+#include "../capture/statm.h"
 #include "cupti/callbacks.h"
 #include "inflight.h"
 
@@ -29,7 +30,8 @@ enum {
 };
 enum { RESERVED_NOW = 5 }; /* CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT */
 enum { RELAXED = 2 };      /* CU_STREAM_CAPTURE_MODE_RELAXED */
-enum { TOTALS = CM_DEVICE_BYTES_USED + 1 };
+enum { TOTALS = CM_DEVICE_BYTES_CACHE + 1 };
+enum { INTEGRATED = 18 }; /* CU_DEVICE_ATTRIBUTE_INTEGRATED */
 
 #define UNKNOWN (-1)
 
@@ -39,6 +41,7 @@ enum { TOTALS = CM_DEVICE_BYTES_USED + 1 };
 static struct {
     bool searched;
     int (*DeviceGetCount)(int *count);
+    int (*DeviceGetAttribute)(int *value, int attribute, int device);
     int (*DeviceGetUuid)(uint8_t uuid[16], int device);
     int (*DeviceGetPCIBusId)(char *text, int size, int device);
     int (*DevicePrimaryCtxGetState)(int device, unsigned *flags, int *active);
@@ -62,6 +65,7 @@ static bool find_driver(void)
     driver.searched = true;
 #define FIND(field, symbol) *(void **)&driver.field = dlsym(library, symbol)
     FIND(DeviceGetCount, "cuDeviceGetCount");
+    FIND(DeviceGetAttribute, "cuDeviceGetAttribute");
     FIND(DeviceGetUuid, "cuDeviceGetUuid_v2"); /* of the MIG instance, where there is one */
     FIND(DeviceGetPCIBusId, "cuDeviceGetPCIBusId");
     FIND(DevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState");
@@ -315,6 +319,20 @@ static struct {
 
 static _Atomic uint32_t windows; /* opened so far; wraps */
 
+/* Where the device's memory is the machine's, CUDA's total and free count all that is in it. */
+static void add_machine(int device, sample *m)
+{
+    int integrated = 0;
+    cm_meminfo now;
+
+    if (driver.DeviceGetAttribute == NULL ||
+        driver.DeviceGetAttribute(&integrated, INTEGRATED, device) != 0 || !integrated ||
+        !cm_meminfo_read(&now))
+        return;
+    m->total[CM_DEVICE_BYTES_HOST] = now.host;
+    m->total[CM_DEVICE_BYTES_CACHE] = now.cache;
+}
+
 /* Samples what every allocation changes. inflight: cm_inflight_state() before it. */
 static bool sample_driver(int device, sample *m, uint64_t *inflight)
 {
@@ -329,6 +347,7 @@ static bool sample_driver(int device, sample *m, uint64_t *inflight)
         m->total[CM_DEVICE_BYTES_POOLED] = pooled_on(device);
         m->total[CM_DEVICE_BYTES_TOTAL] = (int64_t)total;
         m->total[CM_DEVICE_BYTES_USED] = (int64_t)(total - free_bytes);
+        add_machine(device, m);
     }
     leave_device(device, retained);
     return answered;
@@ -383,7 +402,8 @@ static void add_nvml(int device, sample *m)
 /* Emits the whole sample. false: there was no room, and lost events are counted. */
 static bool put(cm_producer *t, int device, const sample *m, uint64_t time)
 {
-    for (int what = CM_DEVICE_BYTES_TOTAL; what < TOTALS; what++) {
+    for (int i = CM_DEVICE_BYTES_TOTAL; i < TOTALS; i++) {
+        int what = i < CM_DEVICE_BYTES_USED ? i : i < TOTALS - 1 ? i + 1 : CM_DEVICE_BYTES_USED;
         if (m->total[what] == UNKNOWN)
             continue;
         cm_event *e = cm_reserve_hook(t);

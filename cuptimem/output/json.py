@@ -65,7 +65,7 @@ _REFUSED = "device time_ns requested allocated step escaped stack"
 _MODE = "mode reason? cupti?"
 _LEDGER = (
     "device what time_ns step quiet used total own tensors rounding cached driver driver_rounding pool_slack "
-    "pool_short context context_measured others driver_reserved residual libraries"
+    "pool_short context context_measured others host page_cache driver_reserved residual libraries"
 )
 
 keys(Lost, "events stacks cut unshown unknown_frees replaced seeds_skipped")

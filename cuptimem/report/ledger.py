@@ -27,6 +27,8 @@ PARTS = {
     "pool slack": "pool slack",
     "context": "CUDA context",
     "others": "other processes",
+    "host": "the host's memory",
+    "page cache": "page cache",
     "residual": "residual",
 }
 
@@ -278,6 +280,21 @@ class Ledger(Brief):
     def pool_slack(self) -> int:
         """Held by CUDA's memory pools and not given out."""
         return self.of("pool slack") or 0
+
+    @property
+    def is_host_memory(self) -> bool:
+        """Whether the device's memory is the machine's: what the machine uses is in `used`, too."""
+        return self.host is not None
+
+    @property
+    def host(self) -> int | None:
+        """What the machine's processes and kernel have, of a device whose memory is the machine's; else None."""
+        return self.of("host")
+
+    @property
+    def page_cache(self) -> int | None:
+        """The machine's page cache, of such a device: the kernel gives it back where memory is wanted; else None."""
+        return self.of("page cache")
 
     @property
     def context(self) -> int | None:

@@ -413,7 +413,7 @@ def _ledger(loader: _Loader, row: Mapping[str, Any]) -> Ledger:
         if part == "driver":
             lines += [loader.make(LedgerLine, {"part": part, **line}) for line in value]
         elif value is not None:
-            before = part == "context" and not row["context_measured"]
+            before = part == "context" and (not row["context_measured"] or row["host"] is not None)
             lines.append(LedgerLine(part, value, kind="before" if before else ""))
     return loader.make(Ledger, row, lines=tuple(lines))
 

@@ -90,6 +90,7 @@ def test_profiles_by_name() -> None:
         "NVIDIA H200": "h200",
         "NVIDIA GH200 120GB": "gh200",
         "NVIDIA B200": "b200",
+        "NVIDIA GB10": "gb10",
         "NVIDIA A100-SXM4-40GB": "a100-40gb",
         "NVIDIA A100 80GB PCIe": "a100-80gb",
         "NVIDIA A10G": "a10g",

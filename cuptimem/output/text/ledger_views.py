@@ -147,6 +147,8 @@ def parts(one: Ledger, libraries: int) -> str:
     context = "context" if one.context_measured else "context and earlier"
     said += [f"{context} {size(one.context)}"] if one.context is not None else []
     said += [f"other processes {size(one.others)}"] if one.others else []
+    said += [f"the host's memory {size(one.host)}"] if one.host else []
+    said += [f"page cache {size(one.page_cache)}"] if one.page_cache else []
     said.append(f"residual {size(one.residual)}")
     return ", ".join(said)
 
@@ -217,6 +219,13 @@ def _unknown(one: Ledger) -> list[Block]:
         said += prose(
             "Context and earlier: in use before the driver level was recorded. Other memory from that time stands in "
             "it, too.",
+            "dim",
+        )
+    if one.is_host_memory:
+        said += prose(
+            "This device's memory is the host's: used is what CUDA says of the whole machine. The host's memory is "
+            "what processes and the kernel have (/proc/meminfo). The kernel gives the page cache back where memory is "
+            "wanted.",
             "dim",
         )
     if one.others is None:

@@ -119,6 +119,40 @@ def test_the_ledger_has_what_the_program_was_told(report: cuptimem.Report, told:
     assert report.driver.record_check.agrees and report.driver.mode == "callbacks"
 
 
+UNIFIED = """\
+import json, sys, time, torch
+x = torch.ones(40 << 20, dtype=torch.uint8, device="cuda")
+time.sleep(1)
+lines = open("/proc/meminfo").read().splitlines()
+rows = {name: int(words.split()[0]) << 10 for name, _, words in (line.partition(":") for line in lines)}
+free, total = torch.cuda.mem_get_info()
+device = torch.cuda.get_device_properties(0)
+print(json.dumps({"free": free, "total": total, "integrated": device.is_integrated, **rows}))
+time.sleep(1)
+"""
+
+
+def test_a_device_whose_memory_is_the_hosts(on_device: Callable[..., Result], tmp_path: Path) -> None:
+    """CUDA's totals and the machine's, which the program reads itself while other programs go on."""
+    (tmp_path / "program.py").write_text(UNIFIED)
+    words = ["-m", "cuptimem", "run", "-q", "-o", "run.cmem", "program.py"]
+    inside = f"import os, sys; os.chdir({str(tmp_path)!r}); os.execv(sys.executable, [sys.executable, *{words!r}])"
+    done = on_device("-c", inside, device="gb10")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told["integrated"] == 1 and told["total"] == 130663055360
+    used = told["total"] - told["free"]
+    in_use = told["MemTotal"] - told["MemFree"]
+    assert abs(used - in_use - 552 * MIB) < 2048 * MIB  # the context, the tensor, and what moved in between
+    one = cuptimem.open(tmp_path / "run.cmem").ledger("cuda", "end")
+    assert one.is_host_memory and one.total == told["total"] and one.tensors == 40 * MIB
+    assert one.host is not None and one.page_cache is not None and sum(line.bytes for line in one.lines) == one.used
+    host = sum(told[key] for key in ("AnonPages", "Shmem", "SUnreclaim", "KernelStack", "PageTables"))
+    cache = told["Cached"] - told["Shmem"] + told["Buffers"] + told["SReclaimable"]
+    assert abs(one.host - host) < 2048 * MIB and abs(one.page_cache - cache) < 2048 * MIB
+    assert one.driver_reserved is None and one.context is not None and one.context >= 512 * MIB
+
+
 def test_the_peak_is_before_the_refusal(report: cuptimem.Report) -> None:
     peak, end = report.ledger(), report.ledger(at="end")
     assert peak.used - end.used == 12 * 24 * MIB == peak.tensors - end.tensors

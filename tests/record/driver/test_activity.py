@@ -77,7 +77,7 @@ def totals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("totals")
     for source, name in (("fake_cuda.c", "libcuda.so.1"), ("fake_nvml.c", "libnvidia-ml.so.1")):
         shutil.copy(build(name, [HERE / source], *FLAGS, "-shared", "-fPIC", link=[f"-Wl,-soname,{name}"]), folder)
-    parts = ["sources/device_totals.c", "base/clock.c"]
+    parts = ["sources/device_totals.c", "base/clock.c", "capture/statm.c"]
     return Path(shutil.copy(compiled("totals", "address", parts, "-Wl,--wrap=clock_gettime"), folder))
 
 

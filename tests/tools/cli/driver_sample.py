@@ -64,6 +64,8 @@ def ledger(**changes: Any) -> dict[str, Any]:
         "own": 94 * GIB,
         "others": 2 * GIB,
         "driver_reserved": 700 * MIB,
+        "host": None,
+        "page_cache": None,
         "tensors": 60 * GIB - 4096,
         "rounding": 4096,
         "cached": 22 * GIB,
@@ -77,7 +79,7 @@ def ledger(**changes: Any) -> dict[str, Any]:
     row |= changes
     known = ["tensors", "rounding", "cached", "driver_rounding", "pool_slack"]
     sum_of_lines = sum(row[key] for key in known) + sum(one["bytes"] for one in row["driver"])
-    sum_of_lines += (row["context"] or 0) + (row["others"] or 0)
+    sum_of_lines += sum(row[key] or 0 for key in ("context", "others", "host", "page_cache"))
     return {"residual": row["used"] - sum_of_lines, **row}
 
 

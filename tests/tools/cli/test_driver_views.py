@@ -185,6 +185,18 @@ def test_one_record_agrees(make: Make) -> None:
     )
 
 
+def test_a_device_whose_memory_is_the_hosts(make: Make) -> None:
+    row = driver_sample.ledger(host=4 * GIB, page_cache=3 * GIB, driver_reserved=None, own=None)
+    one = make(ledger=[row]).ledger()
+    assert (one.host, one.page_cache, one.is_host_memory) == (4 * GIB, 3 * GIB, True)
+    lines = ledger(make(ledger=[row]))
+    assert [line.split()[:2] for line in lines if "the host's memory" in line and "%" in line] == [["4.0", "GiB"]]
+    assert any(line.split()[:2] == ["3.0", "GiB"] and line.endswith("page cache") for line in lines)
+    assert any(line.endswith("context and earlier") for line in lines)
+    assert "This device's memory is the host's" in prose(lines)
+    assert "host's" not in prose(ledger(make(ledger=[driver_sample.ledger()])))
+
+
 def test_what_is_unknown_is_said(make: Make) -> None:
     row = driver_sample.ledger(
         others=None, own=None, context=None, context_measured=False, driver_reserved=None, total=None
@@ -631,6 +643,8 @@ def test_json_of_what_is_unknown_is_null(make: Make) -> None:
         "own",
         "context",
         "others",
+        "host",
+        "page_cache",
         "driver_reserved",
     }
     nobody = next(line for line in one["lines"] if line["part"] == "driver" and line["library"] is None)

@@ -19,7 +19,8 @@ MIB = 1 << 20
 def moment(t: Trace, used: int, *, quiet: bool = True, index: int = 0, **told: int) -> None:
     where = {"device": craft.CUDA, "index": index}
     for what, value in told.items():
-        t.add(DEVICE, ["total", "own", "others", "pooled", "reserved"].index(what) + 1, value, thread=9, **where)
+        number = ["total", "own", "others", "pooled", "reserved", "", "host", "page_cache"].index(what) + 1
+        t.add(DEVICE, number, value, thread=9, **where)
     t.add(DEVICE, USED, used, flags=QUIET if quiet else 0, thread=9, **where)
 
 
@@ -34,7 +35,7 @@ def free(t: Trace, kind: int, address: int, size: int = 0, **more: int) -> None:
 def total(ledger: dict[str, Any]) -> int:
     parts = sum(ledger[key] for key in ("tensors", "rounding", "cached", "driver_rounding", "pool_slack", "residual"))
     driver = sum(line["bytes"] for line in ledger["driver"])
-    return int(parts + driver + (ledger["context"] or 0) + (ledger["others"] or 0))
+    return int(parts + driver + sum(ledger[key] or 0 for key in ("context", "others", "host", "page_cache")))
 
 
 def only(report: dict[str, Any], what: str = "end") -> dict[str, Any]:

@@ -35,7 +35,9 @@ int main(int argc, char **argv)
                 const cm_ledger *g = &analysis->ledgers[l];
                 int64_t sum = g->tensors + g->rounding + g->cached + g->pool_slack + g->residual +
                               g->driver_rounding;
-                sum += (g->context > 0 ? g->context : 0) + (g->others > 0 ? g->others : 0);
+                const int64_t beside[] = {g->context, g->others, g->host, g->cache};
+                for (size_t b = 0; b < sizeof beside / sizeof *beside; b++)
+                    sum += beside[b] > 0 ? beside[b] : 0;
                 for (size_t d = 0; d < g->line_count; d++)
                     sum += g->line[d].bytes;
                 if (sum != g->used)

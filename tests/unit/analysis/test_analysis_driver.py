@@ -134,6 +134,18 @@ def test_the_context_is_what_the_first_quiet_moment_leaves_over(analyze: Analyze
     ]
 
 
+def test_memory_of_the_machine_is_no_context(analyze: Analyze) -> None:
+    """Of a device whose memory is the host's: all lines sum to what CUDA says of the whole machine."""
+    t = Trace()
+    new(t, CONTEXT, 0xC0, 0)
+    moment(t, 2000, host=700, page_cache=900)
+    new(t, ASYNC, 0x10000, 100)
+    moment(t, 2150, host=750, page_cache=880)
+    end = only(analyze(t))
+    assert (end["host"], end["page_cache"], end["context"], end["residual"]) == (750, 880, 400, 20)
+    assert [only(analyze(t), what)["used"] for what in ("peak", "end")] == [2150, 2150]
+
+
 def test_without_a_quiet_moment_the_context_is_unknown(analyze: Analyze) -> None:
     t = Trace()
     new(t, CONTEXT, 0xC0, 0)

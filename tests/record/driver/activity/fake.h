@@ -19,6 +19,7 @@ typedef struct fake_cuda {
         void *context;           /* of the program's own; NULL: none */
         int references, current; /* retained, pushed: by us */
     } device[FAKE_DEVICES];
+    int integrated; /* of all devices */
     int info_result, uuid_result, pool_result, push_result, bus_result;
     int capture_mode; /* of the thread */
     unsigned infos, retains;

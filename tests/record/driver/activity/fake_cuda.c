@@ -81,6 +81,13 @@ int cuCtxPopCurrent_v2(void **context)
     return OK;
 }
 
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    (void)device;
+    *value = attribute == 18 ? F.integrated : 0;
+    return OK;
+}
+
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     F.infos++;

@@ -340,6 +340,27 @@ static void no_nvml(void)
     EQUAL(nvml->asked, 0);
 }
 
+/* Its memory is the machine's, which has something in use; NVML does not support the question. */
+static void integrated(void)
+{
+    static const int told[] = {0, 1000, 300, 51, 32, NOTHING};
+
+    begin();
+    cuda->integrated = 1;
+    nvml->v2_result = nvml->v1_result = 3;
+    sample();
+    size_t at = 0;
+    for (int what = CM_DEVICE_BYTES_TOTAL; what < CM_DEVICE_BYTES_RESERVED; what++)
+        EQUAL(double_event(at++)->size, told[what] * (long long)MIB);
+    EQUAL(double_event(at)->address, CM_DEVICE_BYTES_HOST);
+    CHECK(double_event(at++)->size > MIB);
+    EQUAL(double_event(at)->address, CM_DEVICE_BYTES_CACHE);
+    CHECK(double_event(at++)->size >= 0);
+    EQUAL(double_event(at)->address, CM_DEVICE_BYTES_USED); /* ends the moment */
+    EQUAL(double_event(at++)->size, 400 * (long long)MIB);
+    EQUAL(at, double_event_count());
+}
+
 static void two_devices(void)
 {
     static const int first[] = {0, 1000, 300, 51, 32, 7, 400};
@@ -380,6 +401,7 @@ static const double_case cases[] = {
     {"quiet", quiet},
     {"unknown", unknown},
     {"no_nvml", no_nvml},
+    {"integrated", integrated},
     {"two_devices", two_devices},
     {"no_room", no_room},
 };
