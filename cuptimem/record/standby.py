@@ -342,6 +342,9 @@ def _after_fork_in_child() -> None:
     parents, _server = _server, None
     if parents is not None:
         parents.close()
+    subprocess, caller = sys.modules.get("subprocess"), sys._getframe().f_back
+    if subprocess is not None and caller is not None and caller.f_code is subprocess.Popen._execute_child.__code__:
+        return  # with preexec_fn: it is about to become another program, which would leave its socket's file
     try:
         _begin()
     except OSError:  # no folder, or no descriptor: this child is not in standby, which who asks is told

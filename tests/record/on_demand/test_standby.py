@@ -136,6 +136,7 @@ def test_each_python_of_the_tree_has_its_own_socket_and_no_other_process_has_one
         with pytest.raises(Error, match="no window is open"):
             asked.answer(PATIENCE)
     assert asking.listening(plain) is None and asking.listening(after) is None
+    assert not any(f".{after}." in name for name in os.listdir(Path(str(places[0])).parent))
     sockets = {os.readlink(f"/proc/{program.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{program.pid}/fd")}
     theirs = {os.readlink(f"/proc/{fork}/fd/{fd}") for fd in os.listdir(f"/proc/{fork}/fd")}
     assert not {name for name in sockets & theirs if name.startswith("socket:")}
