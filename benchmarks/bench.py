@@ -17,6 +17,8 @@ from typing import Any
 from benchmarks import driver as driver_level
 from benchmarks import exports as export_costs
 from benchmarks import holders as holder_costs
+from benchmarks import host as host_costs
+from benchmarks import live as live_costs
 from benchmarks import pages as timeline_pages
 from benchmarks import pauses as pause_costs
 from benchmarks import simulated
@@ -576,6 +578,17 @@ def pauses(quick: bool) -> Outcome:
     return Outcome(rows)
 
 
+def running(quick: bool) -> Outcome:
+    """What looking at a running program costs: samples of the host's memory in it, the live view beside it, standby."""
+    found = [*((what, "s", values) for what, values in host_costs.measured(quick)), *live_costs.measured(quick)]
+    return Outcome(
+        [
+            {"benchmark": "running", "what": what, "unit": u, "step": spread(values).to_dict()}
+            for what, u, values in found
+        ]
+    )
+
+
 def _workload(name: str) -> Callable[[bool], Outcome]:
     def run(quick: bool) -> Outcome:
         if name == "transformers" and not installed("transformers"):
@@ -607,6 +620,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "stopped": stopped,
     "simulator": simulator,
     "holders": holders,
+    "running": running,
     "operators": operators,
     "logged": logged,
     "kernels": kernels,

@@ -1,8 +1,8 @@
 """What following a recording costs the one that watches; the program that is watched pays nothing.
 
-    python -m benchmarks.live [STEPS]        records so many steps (200), and follows them
+    python -m benchmarks running       records 200 steps, and follows them
 
-CPU seconds of this process, and instructions as valgrind counts them.
+CPU seconds of this process, and instructions as valgrind counts them. Beside it, what standby adds to a start.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from cuptimem.live.following import Follower
@@ -40,16 +41,26 @@ while sys.argv[2] == "read" and follower.read(200_000)[0] != "end":
 LOOKS = 2000
 
 
-def instructions(trace: Path, what: str) -> int:
+def instructions(*program: str, **variables: str) -> int:
+    """Of a Python that runs this."""
     valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **variables}  # with what was compiled before
     done = subprocess.run(
-        [*valgrind, sys.executable, "-c", READ, str(trace), what], capture_output=True, text=True, check=True
+        [*valgrind, sys.executable, "-c", *program], capture_output=True, text=True, check=True, env=environment
     )
     return int(done.stderr.rpartition("Collected : ")[2].split()[0])
 
 
-def main() -> None:
-    steps = sys.argv[1] if len(sys.argv) > 1 else "200"
+def standby() -> list[float]:
+    """Instructions that a start takes more, with modules compiled before."""
+    program = "import time; time.sleep(0.1)"
+    instructions(program, CUPTIMEM="standby")
+    return [float(instructions(program, CUPTIMEM="standby") - instructions(program)) for _ in range(3)]
+
+
+def measured(quick: bool) -> Iterator[tuple[str, str, list[float]]]:
+    """What, its unit, and what was found."""
+    steps = "50" if quick else "200"
     with tempfile.TemporaryDirectory() as folder:
         here, trace = Path(folder), Path(folder, "run.cmem")
         (here / "program.py").write_text(PROGRAM)
@@ -72,14 +83,11 @@ def main() -> None:
             for _ in range(100):
                 follower.state()
             made = (time.process_time() - began) / 100
-            counted = instructions(trace, "read") - instructions(trace, "open")
+            counted = instructions(READ, str(trace), "read") - instructions(READ, str(trace), "open")
             program.kill()
     events = follower.events
-    print(f"{events:,} events followed: {read / events * 1e5 * 1e3:.1f} ms of CPU for 100,000 of them")
-    print(f"{counted / events:,.0f} instructions an event")
-    print(f"a look that finds nothing new: {idle * 1e6:.0f} µs of CPU")
-    print(f"a state: {made * 1e3:.2f} ms of CPU")
-
-
-if __name__ == "__main__":
-    main()
+    yield "live, 100,000 events followed", "s", [read / events * 1e5]
+    yield "live, an event", "instructions", [counted / events]
+    yield "live, a look that finds nothing new", "s", [idle]
+    yield "live, a frame's figures", "s", [made]
+    yield "standby, added to a start", "instructions", standby()
