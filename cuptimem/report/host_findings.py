@@ -18,6 +18,7 @@ _LEAST = 8 << 20  # what a process of Python wanders by
 _LEAST_FILES = 64 << 20  # code of libraries is mapped as it is needed
 # Reference counts and collections of modules alone copy 7 MiB of PyTorch's, and more of larger programs.
 _LEAST_COPIED, _LEAST_UNKNOWN = 16 << 20, 64 << 20
+_PINS = "/torch/utils/data/_utils/pin_memory.py"
 _LEAST_KEPT = 64 << 20
 _LEAST_QUEUED = 16 << 20
 # A queue is full where it has so much of its highest; it takes a batch to fill it again, and it is empty at the end.
@@ -61,6 +62,29 @@ def findings(host: Host, steps: "Sequence[tuple[int, int]]" = ()) -> tuple[HostF
     if host.shm_bytes and host.shm_used >= _NEAR * host.shm_bytes:
         found.append(HostFinding("shared memory full", host.shm_used, None, "", ""))
     return tuple(found)
+
+
+def pinned_queue(report: "Report") -> HostFinding | None:
+    """The same of the pinned batches of a DataLoader with pin_memory, which its thread has made and the loop has not
+    dropped, where most of the pinned memory is theirs."""
+    device = next((one for one in report.devices if one.name == HOST[1]), None)
+    if device is None or report.host is None:
+        return None
+    rows = [row for row in device.peak.contributors if any(frame.file.endswith(_PINS) for frame in row.stack)]
+    most, batches = sum(row.bytes for row in rows), report.host.batches
+    points = device.timeline
+    since = next((i for i, point in enumerate(points) if point.high >= _FULL * most), len(points))
+    ends = [point.time_ns for point in points[since + 1 :]]  # each point is of the time until the next
+    spans = [(end - point.time_ns, point.high) for point, end in zip(points[since:], ends, strict=False)]
+    full = sum(span for span, bytes_ in spans if bytes_ >= _FULL * most)
+    if most < max(_LEAST_QUEUED, _FULL * device.peak.bytes) or len(spans) < _SAMPLES_FULL:
+        return None
+    if sum(row.count for row in rows) < (batches or _SAMPLES_FULL):  # what the loop has alone
+        return None
+    if full < _MOSTLY * sum(span for span, _ in spans):
+        return None
+    own = report.host.recorded
+    return HostFinding("fills", most, own.pid, own.role, "pinned memory", stopped=True, batches=batches)
 
 
 def kept(report: "Report") -> HostFinding | None:

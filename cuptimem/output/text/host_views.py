@@ -171,10 +171,11 @@ def _kept(one: HostFinding, malloc: Malloc) -> list[Block]:
 
 
 def _filled(one: HostFinding) -> list[Block]:
-    who = "1 worker" if one.processes == 1 else f"{one.processes} workers"
+    who = "pinned batches" if one.pid is not None else plural(one.processes, "worker")
+    where = "pinned memory" if one.pid is not None else "/dev/shm"
     bound = "" if not one.batches else f", num_workers × prefetch_factor = {count(one.batches)} batches"
     return [
-        Text(f"The queue of {who} filled to {size(one.bytes)} of /dev/shm and stays there{bound}"),
+        Text(f"The queue of {who} filled to {size(one.bytes)} of {where} and stays there{bound}"),
         *prose(
             "It grows no further: the loop takes batches more slowly than they are made. A smaller prefetch_factor "
             "gives memory back."
@@ -222,10 +223,10 @@ def report_findings(report: Report) -> tuple[HostFinding, ...]:
     if report.host is None:
         return ()
     steps = [(step.end_ns, step.index) for step in report.steps.ended if step.device == report.steps[0].device]
-    kept = host_findings.kept(report)
+    beside = (host_findings.kept(report), host_findings.pinned_queue(report))
     return tuple(
         one
-        for one in (*host_findings.findings(report.host, steps), *([kept] if kept else ()))
+        for one in (*host_findings.findings(report.host, steps), *filter(None, beside))
         if not (one.kind == "grows" and one.what == "memory" and one.pid == report.host.recorded.pid)
     )
 

@@ -7,6 +7,7 @@ import pytest
 
 import cuptimem
 from cuptimem import cli
+from cuptimem.output.text import host_views
 from tests.conftest import Result
 from tests.forkserver import recorded
 
@@ -55,6 +56,39 @@ def test_pinned_tensors_are_a_device(tmp_path: Path, forked_on_device: Callable[
     assert "cache" in leak.holders[0].path
     assert all(step.allocated == 4 * MIB + MIB // 2 for step in report.steps if step.device == "pinned")
     assert report.device("cpu").end < MIB
+
+
+LOADER = """\
+import json, sys, time, torch
+from torch.utils.data import DataLoader, Dataset
+
+class Pieces(Dataset):
+    def __len__(self):
+        return 160
+
+    def __getitem__(self, index):
+        time.sleep(float(sys.argv[1]))
+        return torch.ones(1 << 20, dtype=torch.uint8)
+
+for batch in DataLoader(Pieces(), batch_size=4, num_workers=2, prefetch_factor=4, pin_memory=True):
+    batch.cuda(non_blocking=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(("worker", "loop", "filled"), [("0", "0.1", [36 * MIB]), ("0.02", "0", [])])
+def test_a_queue_of_pinned_batches(
+    tmp_path: Path, on_device: Callable[..., Result], worker: str, loop: str, filled: list[int]
+) -> None:
+    """Eight batches of 4 MiB are ready at most, and the loop has one: known by arithmetic."""
+    (tmp_path / "loader.py").write_text(LOADER)
+    done = on_device("loader.py", worker, loop, env=recorded(str(tmp_path / "a.cmem")))
+    assert done.code == 0, done.err
+    report = cuptimem.open(tmp_path / "a.cmem")
+    found = [one for one in host_views.report_findings(report) if one.kind == "fills"]
+    assert [one.bytes for one in found] == filled
+    assert all(one.what == "pinned memory" and one.batches == 8 for one in found)
+    assert (report.device("pinned").peak.bytes == 36 * MIB) == bool(filled)
 
 
 def test_every_verb_has_it(
