@@ -1,10 +1,13 @@
-"""Tests with the newest CPython, gcc and glibc, in Debian forky: `make newest MIRROR=...`. Needs root and debootstrap.
+"""Tests with the newest CPython, compilers, glibc and PyTorch, in Debian forky: `make newest MIRROR=...`.
 
-    python -m tests.tools.newest [--mirror URL] [--dir DIR]
+Needs root and debootstrap.
+
+    python -m tests.tools.newest [--mirror URL] [--dir DIR] [--pythons 3.14 3.15]
 
 DIR (build/newest) is made once. Each run copies the repository's files into it and installs them there, with gcc's
-warnings as errors. With every Python it then runs what `make check` runs, but for lint, and with the first one the
-tests that record PyTorch. Writes docs/newest/<date>.md; exit code 1 if a test fails.
+warnings as errors. With every Python it then runs tests that record PyTorch and what `make check` runs, but for lint;
+with the last one also tests on the simulated device, and of what clang compiles. docs/newest/<date>.md is written after
+each part; exit code 1 if a test fails.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +29,9 @@ from tests.tools.packaging import contents
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "docs" / "newest"
 MIRROR = "http://deb.debian.org/debian"
-PACKAGES = "python3.14-venv,python3.14-dev,python3.15-venv,python3.15-dev,gcc,g++,make,git,ca-certificates"
+PACKAGES = "python3.14-venv,python3.14-dev,python3.15-venv,python3.15-dev,gcc,g++,clang,make,git,ca-certificates"
 SCRIPT = "/usr/share/debootstrap/scripts/sid"  # an older debootstrap does not know forky
-WITH_TORCH, WITHOUT = "3.14", "3.15"
+PYTHONS = ("3.14", "3.15")
 TORCH = "2.15.0"
 TOOLS = (
     "setuptools>=77",
@@ -41,21 +44,14 @@ TOOLS = (
 )
 # Some tests of tests/record/sources link a double of the device's allocator, which a CUDA build of PyTorch has itself;
 # those that `make torches` runs do not.
-RECORDING = (
-    (
-        "nodes, backward, allocator, storages, live set, steps",
-        "-m",
-        "torches",
-        "tests/record/sources",
-        "tests/record/truth",
-    ),
-    (
-        "lines, walks, holders",
-        "tests/unit/frames",
-        "tests/record/truth/test_lines.py",
-        "tests/record/walks",
-        "tests/record/holders",
-    ),
+LINES = "tests/unit/frames tests/record/truth/test_lines.py tests/record/walks tests/record/holders"
+RECORDING = {
+    "nodes, backward, allocator, storages, live set, steps": "-m torches tests/record/sources tests/record/truth",
+    "lines, walks, holders": LINES,
+}
+# What needs no Triton, as `make older-cuda`.
+DEVICE = "-k not(compile_graphs) " + " ".join(
+    f"tests/on_device/simulated/test_{name}.py" for name in ("programs", "driver", "imports")
 )
 SOURCE = "/srv/cuptimem"
 CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
@@ -87,28 +83,24 @@ class Part:
         return f"| {self.name} | {self.counts['passed']} | {broken} | {self.counts['skipped']} |"
 
 
-class Forky:
-    """A tree of Debian forky, and commands in it."""
+class Tree:
+    """A tree of Debian's files, and commands in it."""
 
-    def __init__(self, root: Path, mirror: str) -> None:
+    enter = ENTER
+
+    def __init__(self, root: Path) -> None:
         self.root = root.resolve()
-        begun, made = self.root / ".begun", self.root / ".made"
-        if not made.exists():
-            if not begun.exists() and self.root.exists() and any(self.root.iterdir()):
-                sys.exit(f"make newest: {self.root} has files that are not of a run before; name another with --dir")
-            shutil.rmtree(self.root, ignore_errors=True)  # what an interrupted run has left
-            self.root.mkdir(parents=True)
-            begun.touch()
-            options = ("--variant=minbase", f"--include={PACKAGES}", "forky")
-            subprocess.run(["debootstrap", *options, str(self.root), mirror, SCRIPT], check=True)
-            made.touch()
-        # How this machine reaches the network: names, and certificates of a proxy.
-        for name in ("etc/resolv.conf", CERTIFICATES):
-            if Path("/", name).exists():
-                shutil.copyfile(Path("/", name), self.root / name)
+
+    def copy_source(self, names: set[str] | None) -> None:
+        """The repository's files as they are now, in a folder of their own: what is built there stays there."""
+        if names is None:
+            sys.exit("this is no git checkout")
+        target = self.root / SOURCE.lstrip("/")
+        shutil.rmtree(target, ignore_errors=True)
+        contents.copy(names, target)
 
     def command(self, *words: str, where: str = SOURCE) -> list[str]:
-        return [*IN_NAMESPACE, ENTER, str(self.root), where, *words]
+        return [*IN_NAMESPACE, self.enter, str(self.root), where, *words]
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
         """Nothing of this machine's but how it reaches the network."""
@@ -148,28 +140,63 @@ class Forky:
         return Part(name, counts, failed, process.returncode)
 
 
-def copy_source(forky: Forky) -> None:
-    """The repository's files as they are now, in a checkout of their own: what is built there stays there."""
-    names = contents.tracked()
-    if names is None:
-        sys.exit("make newest: this is no git checkout")
-    target = forky.root / SOURCE.lstrip("/")
-    shutil.rmtree(target, ignore_errors=True)
-    contents.copy(names, target)
-    (target / ".venv-torches").symlink_to("/opt/torches")
-    forky.run("git", "init", "-q")
-    forky.run("git", "add", ".")
+class Forky(Tree):
+    """Debian forky, installed."""
+
+    def __init__(self, root: Path, mirror: str) -> None:
+        super().__init__(root)
+        begun, made = self.root / ".begun", self.root / ".made"
+        if not made.exists():
+            if not begun.exists() and self.root.exists() and any(self.root.iterdir()):
+                sys.exit(f"make newest: {self.root} has files that are not of a run before; name another with --dir")
+            shutil.rmtree(self.root, ignore_errors=True)  # what an interrupted run has left
+            self.root.mkdir(parents=True)
+            begun.touch()
+            options = ("--variant=minbase", f"--include={PACKAGES}", "forky")
+            subprocess.run(["debootstrap", *options, str(self.root), mirror, SCRIPT], check=True)
+            made.touch()
+        # How this machine reaches the network: names, and certificates of a proxy.
+        for name in ("etc/resolv.conf", CERTIFICATES):
+            if Path("/", name).exists():
+                shutil.copyfile(Path("/", name), self.root / name)
 
 
-def make_environments(forky: Forky) -> dict[str, str]:
-    """Each Python's interpreter, with what tests need, in the tree. Made once."""
-    forky.run("mkdir", "-p", "/opt/torches")
-    forky.run(f"python{WITH_TORCH}", "-c", f"from tests import torches; torches.make('{TORCH}')")
-    forky.run(f"python{WITHOUT}", "-m", "venv", f"/opt/{WITHOUT}")
-    pythons = {WITH_TORCH: f"/opt/torches/{TORCH}/bin/python", WITHOUT: f"/opt/{WITHOUT}/bin/python"}
-    for python in pythons.values():
-        forky.run(python, "-m", "pip", "install", "-q", *TOOLS)  # at once where they are there
+def make_environments(forky: Forky, versions: Sequence[str]) -> dict[str, str]:
+    """Each Python's interpreter in the tree, with PyTorch and what tests need. Made once."""
+    pythons = {}
+    for version in versions:
+        folder = f"/opt/{version}"
+        make = f"from tests import torches; torches.HOME = torches.Path('{folder}'); torches.make('{TORCH}')"
+        forky.run("mkdir", "-p", folder)
+        forky.run(f"python{version}", "-c", make)
+        pythons[version] = f"{folder}/{TORCH}/bin/python"
+        forky.run(pythons[version], "-m", "pip", "install", "-q", *TOOLS)  # at once where they are there
     return pythons
+
+
+def install(forky: Forky, python: str, compiler: str) -> None:
+    options = ("-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "-e", ".")
+    forky.run(python, *options, CUPTIMEM_WERROR="1", CC=compiler)
+
+
+def tested(forky: Forky, version: str, python: str, *, newest: bool) -> Iterator[Part]:
+    """What one Python is asked; the newest one more."""
+    pytest = (python, "-m", "pytest", "-q", "--without", "sanitizer")
+    record = (*pytest, "--without", "cuda_torch")
+    if newest:
+        install(forky, python, "clang")
+        of = f"CPython {version}, PyTorch {TORCH}, compiled by clang: lines, walks, holders"
+        yield forky.tests(of, *record, *LINES.split(), CUPTIMEM_CUDA="no")
+    install(forky, python, "gcc")
+    for name, words in RECORDING.items():
+        of = f"CPython {version}, PyTorch {TORCH}: {name}"
+        yield forky.tests(of, *record, *words.split(), CUPTIMEM_CUDA="no")
+    if newest:
+        cuda = forky.said(python, "-c", "import torch; print(torch.version.cuda)")
+        of = f"CPython {version}, PyTorch {TORCH} for CUDA {cuda}, simulated device: programs, driver level, imports"
+        yield forky.tests(of, *pytest, *DEVICE.split(), CUPTIMEM_CUDA="yes", CUPTIMEM_CUDA_PYTHON=python)
+    check = (python, "-m", "tests.everything", "--check", "tests")
+    yield forky.tests(f"CPython {version}: what `make check` runs", *check, CUPTIMEM_CUDA="no")
 
 
 def text(date: str, versions: Sequence[str], parts: Sequence[Part]) -> str:
@@ -179,7 +206,7 @@ def text(date: str, versions: Sequence[str], parts: Sequence[Part]) -> str:
         "",
         f"Written by `make newest`: {', '.join(versions)}.",
         "",
-        "Everything is compiled with `-Werror`.",
+        "Both compilers compile everything with `-Werror`; where none is named, gcc's is tested.",
         "",
         "| tests | passed | failed | skipped |",
         "|---|---|---|---|",
@@ -195,31 +222,27 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.tools.newest", description="Tests in Debian forky.")
     parser.add_argument("--mirror", default=MIRROR, help=f"a mirror of Debian's archive (default: {MIRROR})")
     parser.add_argument("--dir", type=Path, default=ROOT / "build" / "newest", help="where the tree is (build/newest)")
+    parser.add_argument("--pythons", nargs="+", choices=PYTHONS, default=PYTHONS, help="these of them alone")
     options = parser.parse_args(arguments)
     if os.geteuid() != 0:
         sys.exit("make newest: only root can make and enter a tree of Debian")
     if not Path(SCRIPT).exists():
         sys.exit("make newest: debootstrap is not installed")
     forky = Forky(options.dir, options.mirror)
-    copy_source(forky)
-    pythons = make_environments(forky)
-    parts, versions = [], ["Debian forky", forky.said("gcc", "--version").splitlines()[0]]
+    forky.copy_source(contents.tracked())
+    forky.run("git", "init", "-q")
+    forky.run("git", "add", ".")
+    pythons = make_environments(forky, options.pythons)
+    versions = ["Debian forky", *(forky.said(name, "--version").splitlines()[0] for name in ("gcc", "clang"))]
     versions.append(forky.said("getconf", "GNU_LIBC_VERSION"))
+    parts: list[Part] = []
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    target = RESULTS / f"{time.strftime('%Y-%m-%d')}.md"
     for version, python in pythons.items():
         versions.append("C" + forky.said(python, "--version"))
-        install = ("-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "-e", ".")
-        forky.run(python, *install, CUPTIMEM_WERROR="1")
-        check = (python, "-m", "tests.everything", "--check", "tests")
-        parts.append(forky.tests(f"CPython {version}: what `make check` runs", *check, CUPTIMEM_CUDA="no"))
-        if version == WITH_TORCH:
-            versions.append(f"PyTorch {forky.said(python, '-c', 'import torch; print(torch.__version__)')}")
-            for name, *words in RECORDING:
-                record = (python, "-m", "pytest", "-q", "--without", "cuda_torch", "--without", "sanitizer", *words)
-                parts.append(forky.tests(f"CPython {version}, PyTorch {TORCH}: {name}", *record, CUPTIMEM_CUDA="no"))
-    date = time.strftime("%Y-%m-%d")
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    target = RESULTS / f"{date}.md"
-    target.write_text(text(date, versions, parts))
+        for part in tested(forky, version, python, newest=version == options.pythons[-1]):
+            parts.append(part)
+            target.write_text(text(target.stem, [*versions, f"PyTorch {TORCH}"], parts))
     print(f"wrote {target.relative_to(ROOT)}")
     return 0 if all(part.code == 0 and part.counts["passed"] for part in parts) else 1
 

@@ -49,7 +49,7 @@ def test_the_result_names_what_failed() -> None:
     assert text("2026-01-02", ["Debian forky", "gcc 16"], [good, bad]) == (
         "# Newest versions, 2026-01-02\n\n"
         "Written by `make newest`: Debian forky, gcc 16.\n\n"
-        "Everything is compiled with `-Werror`.\n\n"
+        "Both compilers compile everything with `-Werror`; where none is named, gcc's is tested.\n\n"
         "| tests | passed | failed | skipped |\n"
         "|---|---|---|---|\n"
         "| CPython 3.14 | 3 | 0 | 1 |\n"
