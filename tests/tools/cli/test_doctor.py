@@ -238,6 +238,41 @@ def test_a_free_threaded_python(monkeypatch, attribute, value):
     assert diagnosis.slots == ()
 
 
+@pytest.mark.parametrize(
+    ("version", "name", "state", "said"),
+    [
+        ((3, 10, 9), "cpython", "failed", "nothing can be recorded"),
+        ((3, 16, 0), "cpython", "warning", "stacks may be missing"),
+        ((3, 11, 13), "pypy", "failed", "nothing can be recorded"),
+    ],
+)
+def test_another_python(monkeypatch, version, name, state, said):
+    from cuptimem.doctor import installed
+
+    monkeypatch.setattr(sys, "version_info", version)
+    monkeypatch.setattr(sys.implementation, "name", name)
+    check = installed._python()
+    assert check.state == state and said in check.cost and "3.11 to 3.15" in check.fix
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "state", "said"),
+    [
+        ("Darwin", "arm64", "failed", "nothing can be recorded"),
+        ("Windows", "AMD64", "failed", "nothing can be recorded"),
+        ("Linux", "aarch64", "warning", "in an emulator alone"),
+        ("Linux", "x86_64", "ok", ""),
+    ],
+)
+def test_another_system(monkeypatch, system, machine, state, said):
+    from cuptimem.doctor import installed
+
+    monkeypatch.setattr(installed.platform, "system", lambda: system)
+    monkeypatch.setattr(installed.platform, "machine", lambda: machine)
+    check = {check.name: check for check in installed.checks()}["system"]
+    assert check.state == state and said in check.cost
+
+
 def test_an_old_python(tmp_path):
     old = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.10.*/bin/python"))
     if not old:

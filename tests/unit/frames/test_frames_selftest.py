@@ -61,6 +61,25 @@ def test_a_wrong_offset_switches_stacks_off(tmp_path: Path, field: str, reason: 
     assert (same, rest) == ("True", "0 (0, 0) 0 1 True"), "names work without stacks"
 
 
+def test_a_later_python_has_no_stacks(tmp_path: Path) -> None:
+    csrc = tmp_path / "csrc"
+    shutil.copytree(frames_support.ROOT / "csrc", csrc)
+    header = csrc / "frames/offsets.h"
+    text, count = re.subn(r"(#define CM_OFFSETS_END) 0x\w+", r"\1 0x03000000", header.read_text())
+    assert count == 1
+    header.write_text(text)
+    library = frames_support.compile_extension("frames_testing_later", csrc=kept_tree(csrc))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(library)],
+        capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "Python stacks are supported on CPython 3.11 to 3.15, not on this later version",
+        "True",
+        "0 (0, 0) 0 1 True",
+    ]
+
+
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="published from 3.13 on")
 def test_published_offsets_are_compared(tmp_path: Path) -> None:
     csrc = tmp_path / "csrc"
