@@ -26,9 +26,10 @@ enum {
 };
 
 /* The running operators of a thread, innermost last. Names are looked up only when one allocates.
- */
+ * Distances are half as large as addresses: static TLS is short (test_static_tls.py). */
 typedef struct running {
-    const void *function[DEPTH]; /* at::RecordFunction, on this thread's stack */
+    uintptr_t outermost;   /* at::RecordFunction, on this thread's stack */
+    uint32_t below[DEPTH]; /* how far below it each one lies; the first: 0 */
     uint32_t depth;
     uint32_t name, generation; /* emitted last, and the ring's generation at that time */
     bool testing, seen, left;
@@ -48,11 +49,25 @@ static bool is_tested(const void *function)
            0;
 }
 
+static inline uintptr_t address_of(const running *r, uint32_t depth)
+{
+    return r->outermost - r->below[depth];
+}
+
 /* Drops operators in frames below this one, which have returned. */
 static inline void drop_ended(running *r, uintptr_t frame)
 {
-    while (r->depth > 0 && (uintptr_t)r->function[r->depth - 1] < frame)
+    while (r->depth > 0 && address_of(r, r->depth - 1) < frame)
         r->depth--;
+}
+
+/* One that lies above the outermost, or out of reach below it, is not of the same stack. */
+static inline void push(running *r, uintptr_t function)
+{
+    if (r->depth == 0)
+        r->outermost = function;
+    if (r->depth < DEPTH && r->outermost - function <= UINT32_MAX)
+        r->below[r->depth++] = (uint32_t)(r->outermost - function);
 }
 
 /* Ignores a RecordFunction that is not on this stack: it may end on another thread. */
@@ -62,8 +77,8 @@ void __attribute__((visibility("hidden"), noinline)) cm_operators_began_hook(con
     running *r = &self;
 
     drop_ended(r, frame);
-    if ((uintptr_t)function - frame < FRAMES && r->depth < DEPTH)
-        r->function[r->depth++] = function;
+    if ((uintptr_t)function - frame < FRAMES)
+        push(r, (uintptr_t)function);
     if (__builtin_expect(r->testing, 0))
         r->seen |= is_tested(function);
 }
@@ -73,7 +88,7 @@ static void ended_hook(const void *function, void *context)
     running *r = &self;
 
     (void)context;
-    if (r->depth > 0 && r->function[r->depth - 1] == function)
+    if (r->depth > 0 && address_of(r, r->depth - 1) == (uintptr_t)function)
         r->depth--;
     if (__builtin_expect(r->testing, 0))
         r->left |= is_tested(function);
@@ -136,10 +151,10 @@ static const char *find_name_hook(const running *r)
 {
     name_fn ask = atomic_load_explicit(&name_of, memory_order_relaxed);
     uint32_t depth = r->depth;
-    const char *name = ask(r->function[--depth]);
+    const char *name = ask((const void *)address_of(r, --depth));
 
     while (depth > 0 && only_allocates(name))
-        name = ask(r->function[--depth]);
+        name = ask((const void *)address_of(r, --depth));
     return name;
 }
 

@@ -3,6 +3,8 @@
  * and stream, and come with each matrix product: a thread emits one when it is another one than
  * before. Those of cuDNN are made for a convolution, or a pass of a recurrent network; what such a
  * network reserves for its backward pass is saved by autograd, and so an activation. */
+#include <string.h>
+
 #include "emit.h"
 #include "tables.h"
 
@@ -47,12 +49,11 @@ enum { VARIANT_PACK_WORKSPACE = 1003 }; /* cudnnBackendAttributeName_t */
 
 #define FORWARD(symbol, variant, type) CM_SLOT_ORIGINAL(cm_workspace_symbols[symbol], variant, type)
 
-/* What this thread emitted last for each function, and in which recording. */
-typedef struct emitted {
-    const void *workspace;
+/* What this thread emitted last for each function, in which recording. */
+static __thread struct {
+    const void *workspace[SYMBOLS];
     uint32_t capture;
-} emitted;
-static __thread emitted last[SYMBOLS] __attribute__((tls_model("initial-exec")));
+} last __attribute__((tls_model("initial-exec")));
 
 static void emit_hook(const void *workspace)
 {
@@ -68,12 +69,17 @@ static void emit_hook(const void *workspace)
 
 static inline void emit_new_hook(int symbol, const void *workspace)
 {
-    emitted *e = &last[symbol];
     uint32_t capture = atomic_load_explicit(cm_recording, memory_order_relaxed);
 
-    if (capture == 0 || workspace == NULL || (e->workspace == workspace && e->capture == capture))
+    if (capture == 0 || workspace == NULL)
         return;
-    *e = (emitted){workspace, capture};
+    if (last.capture != capture) {
+        memset(last.workspace, 0, sizeof last.workspace);
+        last.capture = capture;
+    }
+    if (last.workspace[symbol] == workspace)
+        return;
+    last.workspace[symbol] = workspace;
     emit_hook(workspace);
 }
 
