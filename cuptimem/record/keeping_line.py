@@ -267,10 +267,15 @@ def _without_entries(node: ast.AST) -> ast.AST:
 
 def _grows(target: ast.expr, value: ast.expr) -> bool:
     """losses = losses + [loss], losses = [*losses, loss]"""
-    whole = ast.dump(target).replace("Store()", "Load()")
+    whole = _dump(target)
     parts: list[ast.expr] = []
     if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.BitOr)):
         parts = [value.left, value.right]
     elif isinstance(value, (ast.List, ast.Tuple, ast.Set)):
         parts = [one.value for one in value.elts if isinstance(one, ast.Starred)]
-    return any(ast.dump(one) == whole for one in parts)
+    return any(_dump(one) == whole for one in parts)
+
+
+def _dump(node: ast.expr) -> str:
+    """The same for what is read and what is written. From Python 3.15 on ast.dump leaves out Load()."""
+    return re.sub(r"(?:, )?ctx=(?:Load|Store)\(\)", "", ast.dump(node))
