@@ -42,6 +42,14 @@ CM_SIM_EXPORT int cudaGraphAddChildGraphNode(cm_sim_node **node, cm_sim_graph *g
                                      : CM_CUDA_INVALID_VALUE);
 }
 
+CM_SIM_EXPORT int cudaGraphAddEmptyNode(cm_sim_node **node, cm_sim_graph *graph,
+                                        cm_sim_node *const *after, size_t count)
+{
+    CM_RT_BEGIN(cudaGraphAddEmptyNode, node, graph, after, count);
+    cm_cuda_node_params params = {.type = CM_CUDA_NODE_EMPTY};
+    CM_RT_END(node ? cm_sim_graph_add(graph, after, count, &params, node) : CM_CUDA_INVALID_VALUE);
+}
+
 CM_SIM_EXPORT int cudaGraphGetNodes(cm_sim_graph *graph, cm_sim_node **nodes, size_t *count)
 {
     CM_RT_BEGIN(cudaGraphGetNodes, graph, nodes, count);

@@ -140,6 +140,7 @@ DECLARE(cudaGraphAddNode, node *, graph, const node *, const cm_cuda_edge *, siz
 DECLARE(cudaGraphAddMemcpyNode1D, node *, graph, const node *, size_t, void *, const void *, size_t,
         int);
 DECLARE(cudaGraphAddChildGraphNode, node *, graph, const node *, size_t, graph);
+DECLARE(cudaGraphAddEmptyNode, node *, graph, const node *, size_t);
 DECLARE(cudaGraphGetNodes, graph, node *, size_t *);
 DECLARE(cudaGraphGetRootNodes, graph, node *, size_t *);
 DECLARE(cudaGraphGetEdges, graph, node *, node *, cm_cuda_edge *, size_t *);

@@ -49,9 +49,9 @@ static void child_graphs(void)
 static void graphs(void)
 {
     graph g, child;
-    node n[4], kernel_node;
+    node n[4], kernel_node, join;
     exec x;
-    int numbers[] = {1, 2, 3};
+    int numbers[] = {1, 2, 3}, type;
     cm_cuda_node_params kernel = {
         .type = CM_CUDA_NODE_KERNEL,
         .kernel = {.func = (void *)(uintptr_t)KERNEL, .gridDim = ONE, .blockDim = WARP}};
@@ -64,7 +64,13 @@ static void graphs(void)
         cm_cuda_node_params params = {.type = CM_CUDA_NODE_HOST, .host = {in_order, &numbers[i]}};
         OK(cudaGraphAddNode(&n[i], g, NULL, NULL, 0, &params));
     }
-    OK(cudaGraphAddChildGraphNode(&n[3], g, n, 1, child));
+    OK(cudaGraphAddEmptyNode(&join, g, n, 3));
+    OK(cudaGraphNodeGetType(join, &type));
+    EQUAL(type, CM_CUDA_NODE_EMPTY);
+    EQUAL(cudaGraphAddEmptyNode(NULL, g, n, 3), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaGraphAddEmptyNode(&n[3], g, &kernel_node, 1), CM_CUDA_INVALID_VALUE);
+    EQUAL(nodes_of(g), 4);
+    OK(cudaGraphAddChildGraphNode(&n[3], g, &join, 1, child));
     OK(cudaGraphDestroy(child)); /* it was copied */
     OK(cudaGraphInstantiate(&x, g, 0));
     uint64_t before = cm_sim_launches(0);
