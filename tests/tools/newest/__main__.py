@@ -199,7 +199,14 @@ def tested(forky: Forky, version: str, python: str, *, newest: bool) -> Iterator
     yield forky.tests(f"CPython {version}: what `make check` runs", *check, CUPTIMEM_CUDA="no")
 
 
-def text(date: str, versions: Sequence[str], parts: Sequence[Part]) -> str:
+def rows(parts: Sequence[Part], page: Path | None = None) -> list[str]:
+    """Those of a table, with what an earlier run of the same day has of other Pythons."""
+    names = {part.name for part in parts}
+    kept = re.findall(r"^(\| (CPython .*?) \| .*)$", page.read_text(), re.M) if page and page.exists() else []
+    return sorted([*(row for row, name in kept if name not in names), *(part.row() for part in parts)])
+
+
+def text(date: str, versions: Sequence[str], parts: Sequence[Part], page: Path | None = None) -> str:
     """docs/newest/<date>.md"""
     lines = [
         f"# Newest versions, {date}",
@@ -210,7 +217,7 @@ def text(date: str, versions: Sequence[str], parts: Sequence[Part]) -> str:
         "",
         "| tests | passed | failed | skipped |",
         "|---|---|---|---|",
-        *(part.row() for part in parts),
+        *rows(parts, page),
     ]
     for part in parts:
         if part.code != 0:
@@ -242,7 +249,7 @@ def main(arguments: Sequence[str]) -> int:
         versions.append("C" + forky.said(python, "--version"))
         for part in tested(forky, version, python, newest=version == options.pythons[-1]):
             parts.append(part)
-            target.write_text(text(target.stem, [*versions, f"PyTorch {TORCH}"], parts))
+            target.write_text(text(target.stem, [*versions, f"PyTorch {TORCH}"], parts, target))
     print(f"wrote {target.relative_to(ROOT)}")
     return 0 if all(part.code == 0 and part.counts["passed"] for part in parts) else 1
 

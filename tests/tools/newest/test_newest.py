@@ -4,6 +4,7 @@ import pkgutil
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,14 @@ def test_the_result_names_what_failed() -> None:
         "CPython 3.15 ended with 1:\n\n"
         "- `FAILED tests/a.py::test_b`\n"
     )
+
+
+def test_a_page_of_the_same_day_keeps_other_pythons(tmp_path: Path) -> None:
+    page, of = tmp_path / "2026-01-02.md", ["Debian forky"]
+    first = [Part("CPython 3.15: a", Counter(passed=1), [], 0), Part("CPython 3.14: a", Counter(failed=1), [], 1)]
+    page.write_text(text(page.stem, of, first))
+    written = text(page.stem, of, [Part("CPython 3.14: a", Counter(passed=2), [], 0)], page)
+    assert [line for line in written.splitlines() if line.startswith("| CPython")] == [
+        "| CPython 3.14: a | 2 | 0 | 0 |",
+        "| CPython 3.15: a | 1 | 0 | 0 |",
+    ]
