@@ -174,7 +174,7 @@ test-programs: build/tests/.made
 torches: $(STAMP)/package ## test with old and new versions of PyTorch, 5 GB of disk each (TORCHES="2.4.1 2.15.0"); writes the table of docs/limits.md
 	$(BIN)/python -m tests.torches $(TORCHES)
 
-aarch64: $(STAMP)/package ## a recording on aarch64, in an emulator, with PyTorch's own wheel (MIRROR=http://...; needs root and debootstrap); writes docs/aarch64/<date>.md
+aarch64: $(STAMP)/package ## build and run on aarch64, in an emulator, with PyTorch's own wheels (MIRROR=http://...; needs root and debootstrap); writes docs/aarch64/<date>.md
 	$(BIN)/python -m tests.tools.aarch64 $(if $(MIRROR),--mirror $(MIRROR)) $(ARGS)
 
 # Without Triton, which tests/torches.py leaves out; a split size of 1 MiB came after 2.8.
