@@ -146,7 +146,7 @@ def training(tree: Emulated) -> Part:
     name = (
         f"CPython {RECORDS}, PyTorch {said[2]}: a training's {int(said[1]):,} bytes in {said[0]} storages, to the byte"
     )
-    return Part(name, Counter(passed=not bad, failed=bool(bad)), bad, int(bool(bad)))
+    return Part(name, Counter(passed=int(not bad), failed=len(bad)), bad, len(bad))
 
 
 def simulated(tree: Emulated) -> Part:
