@@ -30,8 +30,8 @@ print(core.capture(), core.top(), core.counts()["stacks"], core.name(0), len(cor
 
 
 # What follows the instruction pointer: from 3.14 on a stack pointer, behind all bytecode; before, a small number, with
-# which every frame is one that is still being made.
-_AFTER_IP = "stands at another instruction" if sys.version_info >= (3, 14) else "the frame chain"
+# which every frame is one that is still being made. On aarch64 3.15 has a small number there, too.
+_AFTER_IP = "stands at another instruction|the frame chain" if sys.version_info >= (3, 14) else "the frame chain"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_wrong_offset_switches_stacks_off(tmp_path: Path, field: str, reason: 
     )  # fmt: skip
     why, same, rest = done.stdout.splitlines()
     assert done.returncode == 0 and done.stderr == ""
-    assert why.startswith("self-test: ") and reason in why
+    assert why.startswith("self-test: ") and re.search(reason, why)
     assert (same, rest) == ("True", "0 (0, 0) 0 1 True"), "names work without stacks"
 
 
