@@ -169,6 +169,8 @@ def main() -> int:
             if arguments.quick:  # too few rounds to judge by
                 outcome.verdicts = [replace(v, measured=None, spread=None, why="quick run") for v in outcome.verdicts]
             outcomes.append(outcome)
+        except subprocess.TimeoutExpired:
+            broken.append(f"{name}: the {minutes:g} minutes were over while it ran")
         except (Failed, subprocess.SubprocessError, AssertionError) as error:  # the others go on
             broken.append(f"{name}: {str(error).strip().splitlines()[-1][-200:]}")
             print(f"  failed: {error}", file=sys.stderr, flush=True)
