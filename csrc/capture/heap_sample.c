@@ -183,6 +183,16 @@ static void read_arenas(const char *text, cm_heap_trimmed *out)
     }
 }
 
+/* Whether malloc is of the same library: another one may have been preloaded. */
+static bool is_mallocs_own(const void *function)
+{
+    Dl_info one, other;
+    const void *allocate = dlsym(RTLD_DEFAULT, "malloc");
+
+    return function != NULL && allocate != NULL && dladdr(function, &one) != 0 &&
+           dladdr(allocate, &other) != 0 && one.dli_fbase == other.dli_fbase;
+}
+
 bool cm_heap_trim(cm_heap_trimmed *out)
 {
     int (*trim)(size_t) = (int (*)(size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "malloc_trim");
@@ -192,8 +202,8 @@ bool cm_heap_trim(cm_heap_trimmed *out)
     size_t length;
     FILE *file;
 
-    if (ask_malloc == NULL || trim == NULL || info == NULL || !cm_statm_read(&before) ||
-        (file = open_memstream(&text, &length)) == NULL)
+    if (ask_malloc == NULL || !is_mallocs_own((const void *)(uintptr_t)trim) || info == NULL ||
+        !cm_statm_read(&before) || (file = open_memstream(&text, &length)) == NULL)
         return false;
     *out = (cm_heap_trimmed){.free = (int64_t)ask_malloc().fordblks};
     info(0, file);

@@ -20,7 +20,7 @@ from cuptimem.record.filling import address_of
 META = "host.mapped"  # in a trace: a list of [path, bytes of tensors in it, of modules, copied to modules, checkpoint]
 _LEAST = 64 << 20  # bytes of a file
 _NEAREST = 1 << 11  # objects that are looked at between steps
-_MARKS = (b"PK\x03\x04", b"GGUF")  # of PyTorch's files, and llama.cpp's
+_MARK = b"PK\x03\x04"  # of PyTorch's files
 
 _Range = tuple[int, int]
 _Row = tuple[str, int, int, int, bool]
@@ -72,7 +72,7 @@ class _Tensors:
             address = address_of(tensor, self.binary)
             if address:
                 storage = self.base.untyped_storage(tensor)
-                found[address] = (storage.nbytes(), (tuple(self.base.size(tensor)), tensor.dtype))
+                found[address] = (storage.nbytes(), (tuple(self.base.size(tensor)), self.base.dtype.__get__(tensor)))
         return found
 
     def within(self, ranges: list[_Range]) -> tuple[int, int, int]:
@@ -105,7 +105,7 @@ def _mapped() -> dict[str, list[_Range]]:
     """Of files of so many bytes, without libraries and shared memory."""
     found: dict[str, list[_Range]] = {}
     code = set()
-    with open("/proc/self/maps") as lines:
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
             place, rights, _, _, _, *path = line.split(maxsplit=5)
             if not path or not path[0].startswith("/") or path[0].startswith("/dev/"):
@@ -128,4 +128,4 @@ def _is_checkpoint(path: str) -> bool:
             first = file.read(9)
     except own(OSError):  # removed
         return False
-    return first.startswith(_MARKS) or (first[8:] == b"{" and int.from_bytes(first[:8], "little") < _LEAST)
+    return first.startswith(_MARK) or (first[8:] == b"{" and int.from_bytes(first[:8], "little") < _LEAST)

@@ -735,7 +735,9 @@ def _at_exit() -> None:
 
 
 def _note_what_malloc_keeps() -> None:
-    """Before anything of the end is done, which frees memory of ours."""
+    """Before anything of the end is done, which frees memory of ours. Pages of a forked child may be its parent's."""
+    if forked_by:
+        return
     with _lock:
         capture = _capture
         if capture is None or capture.pid != os.getpid():

@@ -343,7 +343,8 @@ def _after_fork_in_child() -> None:
     if parents is not None:
         parents.close()
     subprocess, caller = sys.modules.get("subprocess"), sys._getframe().f_back
-    if subprocess is not None and caller is not None and caller.f_code is subprocess.Popen._execute_child.__code__:
+    execute = getattr(getattr(subprocess, "Popen", None), "_execute_child", None)
+    if caller is not None and caller.f_code is getattr(execute, "__code__", None):
         return  # with preexec_fn: it is about to become another program, which would leave its socket's file
     try:
         _begin()

@@ -344,7 +344,8 @@ def _copies(
         ]
         behind = [point.anonymous for point in of if point.time_ns > last]
         inside = [point.anonymous for point in of if first <= point.time_ns <= last]
-        if before and max(inside + behind[:1], default=0) - before[-1] >= _READ * bytes_:
+        # What is open to the end is read piece by piece: a data set, and what grows beside it is something else.
+        if before and behind and max(inside + behind[:1]) - before[-1] >= _READ * bytes_:
             yield Copy(path, pid, bytes_, True)
 
 

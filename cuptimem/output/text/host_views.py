@@ -148,8 +148,9 @@ def _stays_mapped(one: HostFinding) -> list[Block]:
     return [
         *warning(f"{one.path} stays mapped, {size(one.bytes)} of it resident: no module has its tensors in there"),
         *prose(
-            "What it was loaded into has the values of its own. Drop the last reference to what was loaded (del, or a "
-            "function that returns). The kernel may take these pages back, for they are the file's."
+            "A model that it was loaded into has the values of its own. If nothing else reads it, such as a library "
+            "beside PyTorch, drop the last reference to what was loaded (del, or a function that returns). The kernel "
+            "may take these pages back, for they are the file's."
         ),
     ]
 
