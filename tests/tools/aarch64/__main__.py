@@ -4,8 +4,8 @@
 
 DIR (/var/tmp/cuptimem-aarch64) has a tree of arm64 files for each release of Debian that has one of the Pythons, made
 once. Nothing in it is configured, because dpkg would take an hour in the emulator. In a tree everything is emulated but
-gcc, which is this machine's own for aarch64: setup.py builds the extension and the simulated device there, with
-warnings as errors. Each Python tests its frames; 3.11, for which there is a small wheel of PyTorch, runs the rest:
+gcc, which is the host's cross-compiler: setup.py builds the extension and the simulated device there, with warnings as
+errors. Each Python tests its frames; 3.11, for which there is a small wheel of PyTorch, runs the rest:
 doctor, trainings whose recordings are compared with what the programs say of themselves (on the CPU, and on the
 simulated device), the recorder's C programs and the simulated device's. docs/aarch64/<date>.md is written after each
 part; exit code 1 if one fails.

@@ -103,7 +103,7 @@ class Tree:
         return [*IN_NAMESPACE, self.enter, str(self.root), where, *words]
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        """Nothing of this machine's but how it reaches the network."""
+        """Nothing of the host's but how it reaches the network."""
         kept = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
         kept |= {name: os.environ[name] for name in ("PIP_INDEX_URL", "PIP_DEFAULT_TIMEOUT") if name in os.environ}
         kept |= {"PATH": "/usr/bin:/usr/sbin:/bin:/sbin", "HOME": "/root", "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1"}
@@ -155,7 +155,7 @@ class Forky(Tree):
             options = ("--variant=minbase", f"--include={PACKAGES}", "forky")
             subprocess.run(["debootstrap", *options, str(self.root), mirror, SCRIPT], check=True)
             made.touch()
-        # How this machine reaches the network: names, and certificates of a proxy.
+        # How the host reaches the network: names, and certificates of a proxy.
         for name in ("etc/resolv.conf", CERTIFICATES):
             if Path("/", name).exists():
                 shutil.copyfile(Path("/", name), self.root / name)

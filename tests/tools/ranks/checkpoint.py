@@ -53,7 +53,8 @@ def main():
             model = DistributedDataParallel(model, device_ids=[RANK])
         train(model, memory)
         assert len(state) == 4
-        while not os.path.exists("run-2.oom.txt"):
+        end = time.monotonic() + 120
+        while not os.path.exists("run-2.oom.txt") and time.monotonic() < end:
             time.sleep(0.01)
         dist.barrier()
     dist.destroy_process_group()

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -18,7 +19,8 @@ def work(rank, store):
         model(torch.randn(32, 64)).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
-    while not is_noted(f"run-0.{os.getpid()}.cmem"):
+    end = time.monotonic() + 120
+    while not is_noted(f"run-0.{os.getpid()}.cmem") and time.monotonic() < end:
         sum(range(1000))
     dist.barrier()
     dist.destroy_process_group()
