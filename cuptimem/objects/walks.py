@@ -18,8 +18,7 @@ import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cuptimem import _core
 from cuptimem.errors import own
@@ -43,8 +42,7 @@ _Found = list[tuple[int, Any]]  # as living.find has it
 _Tensors = list[tuple[Any, str, int]]  # each with its name, and the address of the module that owns it
 
 
-@dataclass(frozen=True)
-class _Name:
+class _Name(NamedTuple):
     """A module's name, and the prefix of the names of its parts."""
 
     module: weakref.ref[Any]
@@ -125,6 +123,9 @@ class _Walk:
         self._labelled: set[int] = set()  # addresses of blocks: the first label of one is its label
         self._owners: dict[int, tuple[str, int]] = {}  # of parameters, by id: name, address of the module
         self._left = _MOST_TENSORS
+        # While modules are named: a slice has them all to itself, and leaves no reference.
+        self._children_of: dict[int, list[tuple[str, Any]]] = {}
+        self._are_modules: dict[type, bool] = {}
 
     def run(self, found: _Found | None) -> Iterator[None]:
         """The labels. Unless all was found, after each part of them it yields, and then has no reference to the
@@ -174,10 +175,14 @@ class _Walk:
         modules = [item for kind, item in found if kind == MODULE][:_MOST_MODULES]
         _core.mark(_core.MARK_WALK)
         names: list[tuple[weakref.ref[Any], _Name]] = []
-        for module, name in self._named(modules, copies, full):
-            _core.label(_core.LABEL_MODULE, id(module), 0, self._text(name.text))
-            names.append((name.module, name))
-            self._alive[id(module)] = name.module
+        try:
+            for module, name in self._named(modules, copies, full):
+                _core.label(_core.LABEL_MODULE, id(module), 0, self._text(name.text))
+                names.append((name.module, name))
+                self._alive[id(module)] = name.module
+        finally:
+            self._children_of.clear()
+            self._are_modules.clear()
         optimizers = [_reference(item, full) for kind, item in found if kind in (OPTIMIZER, STEPPER)]
         return names, optimizers, [item for kind, item in found if kind == TENSOR] if full else []
 
@@ -189,11 +194,20 @@ class _Walk:
         return found if type(found) is dict else {}
 
     def _children(self, module: Any) -> list[tuple[str, Any]]:
-        return [
-            (_key(key), child)
-            for key, child in _items(self._namespace(module).get("_modules"))
-            if any(cls is self.module for cls in living.mro(type(child)))
-        ]
+        found = self._children_of.get(id(module))
+        if found is None:
+            found = self._children_of[id(module)] = [
+                (_key(key), child)
+                for key, child in _items(self._namespace(module).get("_modules"))
+                if self._is_module(type(child))
+            ]
+        return found
+
+    def _is_module(self, cls: type) -> bool:
+        found = self._are_modules.get(cls)
+        if found is None:
+            found = self._are_modules[cls] = any(base is self.module for base in living.mro(cls))
+        return found
 
     def _original(self, module: Any) -> Any | None:
         """The module that torch.compile has wrapped in this one."""
