@@ -133,12 +133,12 @@ int cm_sim_function_set(cm_sim_function *function, int attribute, int value)
 }
 
 /* The image that runs on a device is the newest that its kernels were compiled for. 8.9 runs the
- * one for 8.6 (that is how PyTorch is built), and CUB, which picks its policy by this number among
- * those that it was compiled for, refuses any other. */
+ * one for 8.6, and 12.1 the one for 12.0 (that is how PyTorch is built), and CUB, which picks its
+ * policy by this number among those that it was compiled for, refuses any other. */
 static int image(int major, int minor)
 {
     int version = 10 * major + minor;
-    return version == 89 ? 86 : version;
+    return version == 89 ? 86 : version == 121 ? 120 : version;
 }
 
 /* Libraries size their scratch memory by these on the host. What a compiler would know (registers,
