@@ -18,7 +18,7 @@ import cuptimem, torch
 from cuptimem.objects import slices
 from cuptimem.record import holders, source_text
 
-objects, seconds = int(sys.argv[1]), float(sys.argv[2])
+objects, seconds, blocks = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 others = [[number] for number in range(objects)]
 torch.set_num_threads(1)
 taken = {}
@@ -40,8 +40,8 @@ timed(holders, "find", "  of the search: the search")
 timed(source_text, "supply", "source lines")
 
 def train():
-    layers = [torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.LayerNorm(16)) for _ in range(6)]
-    model = torch.nn.Sequential(*layers)
+    nn = torch.nn
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.LayerNorm(16)) for _ in range(blocks)))
     optimizer = torch.optim.AdamW(model.parameters())
     losses, steps, began = [], [], time.monotonic()
     while time.monotonic() < began + seconds:
@@ -68,13 +68,16 @@ print(json.dumps({"bare": bare[-8:], "recorded": recorded[-8:], "median": record
 
 def measured(quick: bool) -> Iterator[tuple[str, list[float]]]:
     """What was taken, and its seconds: the longest first."""
-    for objects in (10_000,) if quick else (10_000, 300_000, 3_000_000):
-        command = [sys.executable, "-c", _PROGRAM, str(objects), "1" if quick else "10"]
+    some, many = 6, 400  # of three modules each, and one that has them
+    sizes = ((10_000, some), (300_000, some), (3_000_000, some), (10_000, many))
+    for objects, blocks in sizes[:1] if quick else sizes:
+        command = [sys.executable, "-c", _PROGRAM, str(objects), "1" if quick else "10", str(blocks)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         found: dict[str, Any] = json.loads(done.stdout)
         assert found["leaks"], "nothing was searched for"
+        of = f"{objects:,} objects, {4 * blocks + 1:,} modules"
         for how in ("bare", "recorded"):
-            yield f"{objects:,} objects, the longest steps {how}", found[how][::-1]
-        yield f"{objects:,} objects, a step recorded, median", [found["median"]]
+            yield f"{of}, the longest steps {how}", found[how][::-1]
+        yield f"{of}, a step recorded, median", [found["median"]]
         for kind, seconds in found["kinds"].items():
-            yield f"{objects:,} objects, longest {kind}", [seconds]
+            yield f"{of}, longest {kind}", [seconds]
