@@ -10,13 +10,13 @@ _FOLLOWS = ("parameter", "buffer", "gradient", "optimizer state", "activation", 
 
 def _made_at(stack: Stack) -> Frame | None:
     """The user's line that makes the whole model: the one that moves it, or no __init__ is around it."""
-    inner = user_frame(stack)
-    if inner is not None and (".to(" in inner.text or ".cuda(" in inner.text):
-        return inner
+    users = user_frame(stack)
+    if users is not None and (".to(" in users.text or ".cuda(" in users.text):
+        return users
     for outer, inner in zip(stack[:0:-1], stack[-2::-1], strict=True):
         if not outer.is_library and inner.function.endswith("__init__"):
             return outer
-    return inner
+    return users
 
 
 def _halved(program: Program, blocks: list[Block]) -> list[Block]:

@@ -304,8 +304,11 @@ def test_the_type_of_parameters_decides_what_is_shorter() -> None:
 def test_the_line_of_a_model_is_the_one_that_moves_it() -> None:
     """A server's own __init__ around it is no module's."""
     layer = Frame(f"{TORCH}/nn/modules/linear.py", "Linear.__init__", 109)
-    for text, line in (("self.net = Net(config)", 9), ('self.net = Net(config).eval().to("cuda")', 5)):
-        inside = Frame("train.py", "Server.__init__", 5, text=text)
-        one = program((1, -1, 4096, -1, contributor("other", "parameter", layer, inside)))
+    made = Frame(f"{TORCH}/nn/init.py", "zeros", 3)
+    inside = Frame("train.py", "Server.__init__", 5, text="self.net = Net(config)")
+    moves = Frame("train.py", "Server.__init__", 5, text='self.net = Net(config).eval().to("cuda")')
+    plain = Frame("train.py", "build", 7, text="weight = zeros(8)")
+    for stack, line in (((layer, inside), 9), ((layer, moves), 5), ((made, plain), 7)):
+        one = program((1, -1, 4096, -1, contributor("other", "parameter", *stack)))
         change = precision.half_model(one, one.blocks, "")
         assert not isinstance(change, str) and change.frame is not None and change.frame.line == line
