@@ -148,6 +148,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if request.environment and request.program:
             raise Usage("--environment takes no program: env $(cuptimem simulate --environment) python ...")
+        if request.environment and request.longest:
+            raise Usage("--longest is for a program that cuptimem starts: no variable of --environment says it")
         if not request.environment:
             check_program(request.program)
         output = checked_output(request.output, request.force)

@@ -308,7 +308,7 @@ def of_samples(samples: Sequence[Any], start_ns: int, notes: Mapping[str, str] =
 
 
 def _point(time_ns: int, status: Sequence[int], rollup: Sequence[int] | None, queued: int) -> ProcessPoint:
-    of_status = ProcessPoint(time_ns, *status, queued=queued)  # type: ignore[misc]  # four sizes
+    of_status = ProcessPoint(time_ns, *status, queued=queued)  # type: ignore[misc]  # mypy cannot count the four sizes
     if rollup is None:
         return of_status
     clean, dirty, shared_clean, shared_dirty, pss, pss_anonymous, pss_files, _ = rollup

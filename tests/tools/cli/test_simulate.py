@@ -27,6 +27,7 @@ def fake_torch(place: Path, version: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--longest", "2", "--environment"], "--longest is for a program that cuptimem starts"),
         ([], "nothing to run"),
         (["--memory"], "--memory needs a value"),
         (["--memory=", "s.py"], "--memory needs a value"),

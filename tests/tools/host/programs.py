@@ -126,14 +126,14 @@ def queued(workers: list[Any]) -> int:
 def queue(pause: float, strategy: str) -> None:
     """80 batches. Two workers may have 8 of them, 32 MiB, ready. Writes at each step how many bytes there are. pause:
     of a worker, for each; without one the loop waits."""
-    torch.multiprocessing.set_sharing_strategy(strategy)  # type: ignore[no-untyped-call]
+    torch.multiprocessing.set_sharing_strategy(strategy)  # type: ignore[no-untyped-call]  # of PyTorch, without types
     loader = DataLoader(Pieces(pause), batch_size=4, num_workers=2, prefetch_factor=4, collate_fn=same)
     batches = iter(loader)
     seen = []
     model = torch.nn.Linear(4, 4)
     for _ in batches:
         model(torch.ones(4, 4)).sum().backward()
-        seen.append(queued(batches._workers))  # type: ignore[attr-defined]
+        seen.append(queued(batches._workers))  # type: ignore[attr-defined]  # of the iterator with workers
         if not pause and 20 <= len(seen) < 28:
             until_sampled()
     Path(f"loop-{os.getpid()}.json").write_text(json.dumps({"queued": seen}))

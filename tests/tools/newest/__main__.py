@@ -199,11 +199,16 @@ def tested(forky: Forky, version: str, python: str, *, newest: bool) -> Iterator
     yield forky.tests(f"CPython {version}: what `make check` runs", *check, CUPTIMEM_CUDA="no")
 
 
-def rows(parts: Sequence[Part], page: Path | None = None) -> list[str]:
-    """Those of a table, with what an earlier run of the same day has of other Pythons."""
+def table(what: str, parts: Sequence[Part], page: Path | None = None) -> list[str]:
+    """A row a part, with what an earlier run of the same day has of other Pythons; and what failed."""
     names = {part.name for part in parts}
     kept = re.findall(r"^(\| (CPython .*?) \| .*)$", page.read_text(), re.M) if page and page.exists() else []
-    return sorted([*(row for row, name in kept if name not in names), *(part.row() for part in parts)])
+    rows = sorted([*(row for row, name in kept if name not in names), *(part.row() for part in parts)])
+    lines = [f"| {what} | passed | failed | skipped |", "|---|---|---|---|", *rows]
+    for part in parts:
+        if part.code != 0:
+            lines += ["", f"{part.name} ended with {part.code}:", "", *(f"- `{line}`" for line in part.failed)]
+    return lines
 
 
 def text(date: str, versions: Sequence[str], parts: Sequence[Part], page: Path | None = None) -> str:
@@ -215,13 +220,8 @@ def text(date: str, versions: Sequence[str], parts: Sequence[Part], page: Path |
         "",
         "Both compilers compile everything with `-Werror`; where none is named, gcc's is tested.",
         "",
-        "| tests | passed | failed | skipped |",
-        "|---|---|---|---|",
-        *rows(parts, page),
+        *table("tests", parts, page),
     ]
-    for part in parts:
-        if part.code != 0:
-            lines += ["", f"{part.name} ended with {part.code}:", "", *(f"- `{line}`" for line in part.failed)]
     return "\n".join(lines) + "\n"
 
 
