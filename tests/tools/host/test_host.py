@@ -423,6 +423,19 @@ def test_a_mapped_file(row: tuple[int, int, int, int], is_found: bool) -> None:
     assert [found.kind for found in host_findings.findings(one)] == ["stays mapped"] * is_found
 
 
+@pytest.mark.parametrize(("last", "kinds"), [(3, ["loaded twice"]), (4, [])])
+def test_a_data_set_that_stays_open_is_no_copy(last: int, kinds: list[str]) -> None:
+    """Two ranks grow while they have a file open. What is loaded is closed again."""
+    file = [(pid, 100 * MIB, "/data.h5", 0, False) for pid in (1, 2)]
+    one = made(
+        *(
+            sample(i, process(1, 1, 50 + 50 * i), process(2, 1, 50 + 50 * i), opened=file if 1 < i <= last else ())
+            for i in range(1, 5)
+        )
+    )
+    assert [found.kind for found in host_findings.findings(one)] == kinds
+
+
 def test_an_unknown_role_is_another_program() -> None:
     one = made(sample(1, process(1, 1, 50), process(2, 99, 30)))
     assert one.processes[1].role == "program"
