@@ -1,5 +1,6 @@
 """The C core. Everything here is for the rest of cuptimem, not for users."""
 
+import weakref
 from array import array
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -150,7 +151,7 @@ def torch_unwatch() -> None: ...
 def walks_call(call: Callable[[], None] | None, /) -> None: ...  # after steps of optimizers, where anything is due
 def walks_due() -> int: ...  # 1: a walk, 2: an early look for holders, 4: a sooner one, 8: more was asked for
 def walks_more() -> None: ...  # the next tick calls, too
-def walks_made() -> list[tuple[int, Any]]: ...  # living modules and optimizers in the order of their making
+def walks_made(kind: int) -> list[weakref.ref[Any]]: ...  # OBJECT_*, in the order of their making
 def select(objects: list[Any], kind_of: Callable[[type], int]) -> list[tuple[int, Any]]: ...  # unless 0
 def followed_kernel(kernel: object, tensor: object, after: object, tensors: int) -> object: ...  # see py_values.c
 def call_unrecorded(function: Callable[..., Any], *arguments: Any) -> Any: ...  # nothing in it is recorded

@@ -214,23 +214,18 @@ static PyObject *walks_more(PyObject *module, PyObject *nothing)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(walks_made_doc, "walks_made() -> list\n\nThe modules and optimizers made or found "
-                             "since walks_call that live, in their order, each with its kind.");
+PyDoc_STRVAR(walks_made_doc,
+             "walks_made(kind) -> list\n\nWeak references to the modules, or optimizers, "
+             "made or found since walks_call, in their order.");
 
-static PyObject *walks_made(PyObject *module, PyObject *nothing)
+static PyObject *walks_made(PyObject *module, PyObject *kind)
 {
     PyObject *found = PyList_New(0);
 
-    for (Py_ssize_t i = 0; found != NULL && made != NULL && i < PyList_GET_SIZE(made); i += 2) {
-        PyObject *object = object_of(PyList_GET_ITEM(made, i));
-        if (object == NULL)
-            continue;
-        PyObject *pair = PyTuple_Pack(2, PyList_GET_ITEM(made, i + 1), object);
-        Py_DECREF(object);
-        if (pair == NULL || PyList_Append(found, pair) != 0)
+    for (Py_ssize_t i = 0; found != NULL && made != NULL && i < PyList_GET_SIZE(made); i += 2)
+        if (PyObject_RichCompareBool(PyList_GET_ITEM(made, i + 1), kind, Py_EQ) == 1 &&
+            PyList_Append(found, PyList_GET_ITEM(made, i)) != 0)
             Py_CLEAR(found);
-        Py_XDECREF(pair);
-    }
     return found;
 }
 
@@ -405,7 +400,7 @@ PyMethodDef cm_py_walks_methods[] = {
     {"walks_call", walks_call, METH_O, walks_call_doc},
     {"walks_due", walks_due, METH_NOARGS, walks_due_doc},
     {"walks_more", walks_more, METH_NOARGS, walks_more_doc},
-    {"walks_made", walks_made, METH_NOARGS, walks_made_doc},
+    {"walks_made", walks_made, METH_O, walks_made_doc},
     {"select", select_objects, METH_VARARGS, select_doc},
     {"gradients_exchanged", gradients_exchanged, METH_NOARGS, gradients_exchanged_doc},
     {"call_unless_running", (PyCFunction)(void (*)(void))call_unless_running, METH_FASTCALL,

@@ -28,8 +28,10 @@ from cuptimem.objects.living import MODULE, OPTIMIZER, STEPPER, TENSOR
 _MOST_MODULES = 100_000
 _MOST_TENSORS = 1_000_000
 _MOST_TEXTS = 32_768  # in a capture: half of the names that a trace has room for
-_PART_LABELS = 512  # of one part of a walk while the program runs
-_BATCH = 64  # modules, parameters or states that are read at once
+_PART_LABELS = 256  # of one part of a walk while the program runs
+_PART_MODULES = 512  # named in one part
+_QUICK = 16  # so many that only one set is asked for take as long as one that is named
+_BATCH = 32  # modules, parameters or states that are read at once
 _NEAREST = 2048  # objects among which optimizers that are none of PyTorch's are looked for
 _UPDATED = 3  # changes in place of a leaf, or of its gradient: it is trained, and no input
 _DEPTH = 4  # of lists and dicts in an optimizer's state, and of tensors made of others
@@ -123,16 +125,21 @@ class _Walk:
         self._labelled: set[int] = set()  # addresses of blocks: the first label of one is its label
         self._owners: dict[int, tuple[str, int]] = {}  # of parameters, by id: name, address of the module
         self._left = _MOST_TENSORS
-        # While modules are named: a slice has them all to itself, and leaves no reference.
-        self._children_of: dict[int, list[tuple[str, Any]]] = {}
         self._are_modules: dict[type, bool] = {}
+        self._named_now = 0  # in this part
 
     def run(self, found: _Found | None) -> Iterator[None]:
         """The labels. Unless all was found, after each part of them it yields, and then has no reference to the
         program's objects."""
         full = found is not None
-        names, optimizers, tensors = self._begin(found)
-        done = 0
+        made, others, optimizers, tensors = self._begin(found)
+        names: list[_Name] = []
+        for _ in self._named(made, others, full, names):
+            self._are_modules.clear()  # it may be a class that nothing else has any more
+            if not full:
+                yield
+        self._are_modules.clear()
+        done = self._named_now
         for kind, batches in (
             (_core.LABEL_PARAMETER, self._parameters(names, optimizers)),
             (_core.LABEL_BUFFER, self._held(names, "_buffers")),
@@ -141,7 +148,7 @@ class _Walk:
         ):
             for batch in batches:
                 self._label_all(kind, batch)
-                done += len(batch)
+                done += len(batch) or _BATCH  # looking at those that have a label takes time, too
                 batch.clear()
                 if not full and done >= _PART_LABELS:
                     done = 0
@@ -162,46 +169,37 @@ class _Walk:
 
     def _begin(
         self, found: _Found | None
-    ) -> tuple[list[tuple[weakref.ref[Any], _Name]], list[Callable[[], Any]], list[Any]]:
-        """Labels the modules. Them with their names, optimizers, and, of all that was found, tensors."""
-        full = found is not None
-        copies: list[Any] = []  # copy.deepcopy makes modules without a call that shows them
-        if found is None:
-            kinds = {_core.OBJECT_MODULE: MODULE, _core.OBJECT_OPTIMIZER: OPTIMIZER}
-            others = living.find(self.torch, near.objects(_NEAREST))
-            found = [(kinds[kind], item) for kind, item in _core.walks_made()]
-            found += [(kind, item) for kind, item in others if kind == STEPPER]
-            copies = [item for kind, item in others if kind == MODULE]
-        modules = [item for kind, item in found if kind == MODULE][:_MOST_MODULES]
+    ) -> tuple[list[weakref.ref[Any]], list[weakref.ref[Any]], list[Callable[[], Any]], list[Any]]:
+        """Modules in the order of their making, others whose making nothing showed, optimizers, and, of all that was
+        found, tensors."""
         _core.mark(_core.MARK_WALK)
-        names: list[tuple[weakref.ref[Any], _Name]] = []
-        try:
-            for module, name in self._named(modules, copies, full):
-                _core.label(_core.LABEL_MODULE, id(module), 0, self._text(name.text))
-                names.append((name.module, name))
-                self._alive[id(module)] = name.module
-        finally:
-            self._children_of.clear()
-            self._are_modules.clear()
-        optimizers = [_reference(item, full) for kind, item in found if kind in (OPTIMIZER, STEPPER)]
-        return names, optimizers, [item for kind, item in found if kind == TENSOR] if full else []
+        if found is not None:
+            return (
+                [weakref.ref(item) for kind, item in found if kind == MODULE],
+                [],
+                [_reference(item, True) for kind, item in found if kind in (OPTIMIZER, STEPPER)],
+                [item for kind, item in found if kind == TENSOR],
+            )
+        near_by = living.find(self.torch, near.objects(_NEAREST))
+        return (
+            _core.walks_made(_core.OBJECT_MODULE),
+            [weakref.ref(item) for kind, item in near_by if kind == MODULE],  # as copy.deepcopy makes them
+            [
+                *_core.walks_made(_core.OBJECT_OPTIMIZER),
+                *(_reference(item, False) for kind, item in near_by if kind == STEPPER),
+            ],
+            [],
+        )
 
     # --- modules --------------------------------------------------------------------------------------
 
-    def _namespace(self, module: Any) -> dict[str, Any]:
-        """The namespace of a module, through the base class's descriptor."""
-        found: Any = self.module.__dict__["__dict__"].__get__(module)
-        return found if type(found) is dict else {}
-
-    def _children(self, module: Any) -> list[tuple[str, Any]]:
-        found = self._children_of.get(id(module))
-        if found is None:
-            found = self._children_of[id(module)] = [
-                (_key(key), child)
-                for key, child in _items(self._namespace(module).get("_modules"))
-                if self._is_module(type(child))
-            ]
-        return found
+    def _children(self, module: Any) -> list[tuple[Any, Any]]:
+        """Those of a module, each with its key."""
+        return [
+            (key, child)
+            for key, child in _items(self._namespace(module).get("_modules"))
+            if self._is_module(type(child))
+        ]
 
     def _is_module(self, cls: type) -> bool:
         found = self._are_modules.get(cls)
@@ -215,56 +213,100 @@ class _Walk:
             return None
         return next((child for key, child in self._children(module) if key == "_orig_mod"), None)
 
-    def _named(self, modules: list[Any], copies: list[Any], full: bool) -> Iterator[tuple[Any, _Name]]:
-        """Every module with its name; roots in the order of their making, the rest as named_modules() goes. full: they
-        are as the collector lists them. copies: come last, some of them for the second time."""
-        for key in [key for key, name in _names.items() if name.module() is None]:
-            del _names[key]
-        made = {id(module) for module in modules}
-        modules = modules + [module for module in copies if id(module) not in made]
-        inner = {id(child) for module in modules for _, child in self._children(module)}
-        roots = [module for module in modules if id(module) not in inner]
-        holders = [root for root in roots if id(root) in made and self._holds(root)]
-        taken = {name.text for root in roots if (name := self._known(root)) is not None}
-        done: set[int] = set()
+    def _named(
+        self, made: list[weakref.ref[Any]], others: list[weakref.ref[Any]], full: bool, names: list[_Name]
+    ) -> Iterator[None]:
+        """Labels every module and appends its name; roots in the order of their making, the rest as named_modules()
+        goes. full: they are as the collector lists them. others: come last, some of them for the second time. Where it
+        yields it has weak references only, and addresses, which count while the object of one of `made` has them."""
+        for key in list(_names):
+            if _names[key].module() is None:
+                del _names[key]
+        if self._is_enough(len(_names) // _QUICK):
+            yield
+        first: set[int] = set()
+        inner = {0}  # what has died
+        for start in range(0, min(len(made), _MOST_MODULES), _BATCH):
+            part = made[start : start + _BATCH]
+            first.update(map(_address, part))
+            inner.update(id(child) for one in part for _, child in self._children(one()))
+            if self._is_enough(_BATCH // 2):
+                yield
+        others = [one for one in others if _address(one) not in first]
+        inner.update(id(child) for one in others for _, child in self._children(one()))
+        every = [*made[:_MOST_MODULES], *others]
+        roots = [one for one in every if _address(one) not in inner]
+        holders = [one for one in roots if _address(one) in first and self._holds(one())]
+        taken = {name.text for one in roots if (name := self._known(one())) is not None}
         numbers: dict[str, int] = {}  # of each class, the next one to try
-        for root in sorted(roots, key=_generations()) if full and len(holders) > 1 else roots:
-            original = self._original(root)
-            name = self._known(root) or self._known(original)
-            if name is None:
-                of = _class_name(type(root if original is None else original))[:_LONGEST]
-                number = numbers.get(of, 1)
-                while (text := of if number == 1 else f"{of}#{number}") in taken:
-                    number += 1
-                numbers[of] = number + 1
-                name = _Name(weakref.ref(root), text, "" if len(holders) == 1 and root is holders[0] else f"{text}.")
-            taken.add(name.text)
-            yield from self._below(root, name.text, name.prefix, done)
-        for module in modules:  # those that only each other have as children
-            if id(module) not in done:
-                yield from self._below(module, _class_name(type(module))[:_LONGEST], "", done)
+        done: set[int] = set()
+        pending: list[_Name] = []
+        if full and len(holders) > 1:
+            roots.sort(key=_generations())
+        if self._is_enough(len(every) // _QUICK):
+            yield
+        for root in roots:
+            pending.append(self._root(root, taken, numbers, is_only=holders == [root]))
+            while pending:
+                if self._name(pending, names, done) and self._is_enough(1):
+                    yield
+        if self._is_enough(len(every) // _QUICK):
+            yield
+        for one in [one for one in every if _address(one) not in done]:  # that only each other have as children
+            pending.append(_Name(one, _class_name(type(one()))[:_LONGEST], ""))
+            while pending:
+                if self._name(pending, names, done) and self._is_enough(1):
+                    yield
 
-    def _below(self, root: Any, text: str, prefix: str, done: set[int]) -> Iterator[tuple[Any, _Name]]:
-        pending = [(root, text, prefix)]
-        while pending:
-            module, text, prefix = pending.pop()
-            if id(module) in done or len(done) >= _MOST_MODULES:
-                continue
-            done.add(id(module))
-            name = self._known(module) or self._remember(module, text, prefix)
-            yield module, name
-            original = self._original(module)
-            for key, child in reversed(self._children(module)):
-                if child is original:
-                    pending.append((child, name.text, name.prefix))
-                else:
-                    text = (name.prefix + key)[:_LONGEST]
-                    pending.append((child, text, f"{text}."))
+    def _is_enough(self, modules: int) -> bool:
+        """Whether one part has named so many, these included, that the next one begins."""
+        self._named_now += modules
+        if self._named_now < _PART_MODULES:
+            return False
+        self._named_now = 0
+        return True
+
+    def _root(self, one: weakref.ref[Any], taken: set[str], numbers: dict[str, int], *, is_only: bool) -> _Name:
+        """A name for a module that no other one has. is_only: there is no other model."""
+        root = one()
+        original = self._original(root)
+        name = self._known(root) or self._known(original)
+        if name is None:
+            of = _class_name(type(root if original is None else original))[:_LONGEST]
+            number = numbers.get(of, 1)
+            while (text := of if number == 1 else f"{of}#{number}") in taken:
+                number += 1
+            numbers[of] = number + 1
+            name = _Name(one, text, "" if is_only else f"{text}.")
+        taken.add(name.text)
+        return _Name(one, name.text, name.prefix)
+
+    def _name(self, pending: list[_Name], names: list[_Name], done: set[int]) -> bool:
+        """Names the last of them, and puts its children there. Whether there was something to do."""
+        name = pending.pop()
+        module = name.module()
+        if module is None or id(module) in done or len(done) >= _MOST_MODULES:
+            return False
+        done.add(id(module))
+        known = self._known(module)
+        if known is None:
+            known = _names[id(module)] = name
+        names.append(known)
+        self._alive[id(module)] = known.module
+        _core.label(_core.LABEL_MODULE, id(module), 0, self._text(known.text))
+        original = self._original(module)
+        for key, child in reversed(self._children(module)):
+            if child is original:
+                pending.append(_Name(weakref.ref(child), known.text, known.prefix))
+            else:
+                text = (known.prefix + _key(key))[:_LONGEST]
+                pending.append(_Name(weakref.ref(child), text, f"{text}."))
+        return True
 
     def _holds(self, root: Any) -> bool:
-        """Whether there are tensors in it: a loss function is no model."""
+        """Whether there are tensors in it: a loss function is no model. What is large is one."""
         pending, seen = [root], {id(root)}
-        while pending:
+        while pending and len(seen) < _PART_MODULES:
             module = pending.pop()
             for place in ("_parameters", "_buffers"):
                 if any(living.is_tensor(self.torch, item) for _, item in _items(self._namespace(module).get(place))):
@@ -273,46 +315,57 @@ class _Walk:
                 if id(child) not in seen:
                     seen.add(id(child))
                     pending.append(child)
-        return False
+        return bool(pending)
 
     def _known(self, module: Any) -> _Name | None:
         name = _names.get(id(module))
         return name if name is not None and name.module() is module else None
 
-    def _remember(self, module: Any, text: str, prefix: str) -> _Name:
-        name = _names[id(module)] = _Name(weakref.ref(module), text, prefix)
-        return name
+    def _namespace(self, module: Any) -> dict[str, Any]:
+        """The namespace of a module, through the base class's descriptor; of None an empty one."""
+        found: Any = {} if module is None else self.module.__dict__["__dict__"].__get__(module)
+        return found if type(found) is dict else {}
 
     # --- tensors --------------------------------------------------------------------------------------
 
-    def _held(self, names: list[tuple[weakref.ref[Any], _Name]], place: str) -> Iterator[_Tensors]:
+    def _held(self, names: list[_Name], place: str) -> Iterator[_Tensors]:
         """Parameters or buffers of modules, in batches."""
         for start in range(0, len(names), _BATCH):
             yield [
                 (tensor, name.prefix + _key(key), id(module))
-                for module, name in ((one(), name) for one, name in names[start : start + _BATCH])
+                for module, name in ((name.module(), name) for name in names[start : start + _BATCH])
                 if module is not None
                 for key, tensor in _items(self._namespace(module).get(place))
                 if living.is_tensor(self.torch, tensor)
             ]
 
-    def _parameters(
-        self, names: list[tuple[weakref.ref[Any], _Name]], optimizers: list[Callable[[], Any]]
-    ) -> Iterator[_Tensors]:
+    def _parameters(self, names: list[_Name], optimizers: list[Callable[[], Any]]) -> Iterator[_Tensors]:
         """Those of modules, then what else optimizers update."""
         known: set[int] = set()
         for batch in self._held(names, "_parameters"):
             self._own(batch, known)
             yield batch
         for optimizer in optimizers:
-            batch = [
-                (tensor, f"param_group {number}[{i}]", 0)
-                for number, group in enumerate(_groups(optimizer()))
-                for i, tensor in enumerate(_sequence(group.get("params")))
-                if living.is_tensor(self.torch, tensor) and id(tensor) not in known
-            ]
-            self._own(batch, known)
-            yield batch
+            for number in itertools.count():
+                start = 0
+                while (part := self._group(optimizer(), number, start, known)) is not None:
+                    self._own(part, known)
+                    yield part
+                    start += _QUICK * _BATCH
+                if not _groups(optimizer(), number):
+                    break
+
+    def _group(self, optimizer: Any, number: int, start: int, known: set[int]) -> _Tensors | None:
+        """Of a part of an optimizer's group what is not known; None: there is no such part."""
+        for group in _groups(optimizer, number):
+            part = _sequence(group.get("params"), start, start + _QUICK * _BATCH)
+            if part:
+                return [
+                    (tensor, f"param_group {number}[{i}]", 0)
+                    for i, tensor in enumerate(part, start)
+                    if id(tensor) not in known and living.is_tensor(self.torch, tensor)
+                ]
+        return None
 
     def _own(self, batch: _Tensors, known: set[int]) -> None:
         for tensor, text, owner in batch:
@@ -348,16 +401,15 @@ class _Walk:
 
     def _states(self, optimizers: list[Callable[[], Any]]) -> Iterator[_Tensors]:
         for optimizer in optimizers:
-            for start in itertools.count(0, _BATCH):
-                batch = self._states_from(optimizer(), start)
-                if batch is None:
-                    break
-                yield batch
+            for part in (self._states_from, self._settings_from):
+                start = 0
+                while (batch := part(optimizer(), start)) is not None:
+                    yield batch
+                    start += 2 * _BATCH
 
     def _states_from(self, optimizer: Any, start: int) -> _Tensors | None:
-        """A batch of an optimizer's states, the first one with those of its groups; None: there are no more."""
-        groups = _groups(optimizer) if start == 0 else []
-        items = _items(living.attributes(optimizer).get("state"))[start : start + _BATCH]
+        """A batch of an optimizer's states; None: there are no more."""
+        items = _items(living.attributes(optimizer).get("state"), start, start + 2 * _BATCH)
         found: _Tensors = []
         for key, state in items:
             of, owner = self._owners.get(id(key), ("", 0))
@@ -366,12 +418,22 @@ class _Walk:
             found += [
                 (tensor, f"{path or 'state'} of {of}", owner) for path, tensor in self._inside(state, path, _DEPTH)
             ]
-        for number, group in enumerate(groups):
-            for key, value in _items(group):
-                if key != "params":
-                    inside = self._inside(value, _key(key), _DEPTH)
-                    found += [(tensor, f"{path} of param_group {number}", 0) for path, tensor in inside]
-        return found if items or groups else None
+        return found if items else None
+
+    def _settings_from(self, optimizer: Any, start: int) -> _Tensors | None:
+        """The same of its groups."""
+        groups = _groups(optimizer, start, start + 2 * _BATCH)
+        return (
+            [
+                (tensor, f"{path} of param_group {number}", 0)
+                for number, group in enumerate(groups, start)
+                for key, value in group.items()
+                if key != "params"
+                for path, tensor in self._inside(value, _key(key), _DEPTH)
+            ]
+            if groups
+            else None
+        )
 
     def _inside(self, item: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
         """The tensors in nested dicts, lists and tuples, each with where it is."""
@@ -464,35 +526,39 @@ def _reference(item: Any, strong: bool) -> Callable[[], Any]:
 def _generations() -> Callable[[Any], int]:
     """A sort key: the collector lists young objects first, and those of one generation in the order of their making."""
     ages = {id(item): age for age in (1, 0) for item in _core.tracked(gc.get_objects, age)}
-    return lambda item: -ages.get(id(item), 2)
+    return lambda one: -ages.get(_address(one), 2)
+
+
+def _address(one: weakref.ref[Any]) -> int:
+    """Of what a reference refers to; 0: it has died."""
+    item = one()
+    return 0 if item is None else id(item)
 
 
 def _key(key: Any) -> str:
     return str(key).replace("\t", " ") if type(key) in (str, int) else _class_name(type(key))
 
 
-def _items(item: Any) -> list[tuple[Any, Any]]:
-    """Items of a dict, else nothing. Calls no methods of the program's classes."""
+def _items(item: Any, start: int = 0, stop: int | None = None) -> list[tuple[Any, Any]]:
+    """Items of a dict, else nothing. Calls no methods of the program's classes, and nothing can change it meanwhile."""
     cls = type(item)
-    if cls is OrderedDict:
-        return list(OrderedDict.items(item))
-    return list(dict.items(item)) if any(base is dict for base in living.mro(cls)) else []
+    if cls is not OrderedDict and cls is not dict and not any(base is dict for base in living.mro(cls)):
+        return []
+    return list(itertools.islice((OrderedDict if cls is OrderedDict else dict).items(item), start, stop))
 
 
-def _sequence(item: Any) -> list[Any]:
+def _sequence(item: Any, start: int = 0, stop: int | None = None) -> list[Any]:
     for base in living.mro(type(item)):
-        if base is list:
-            return item[:] if type(item) is list else list(list.__iter__(item))
-        if base is tuple:
-            return list(tuple.__iter__(item))
+        if base is list or base is tuple:
+            return list(base.__getitem__(item, slice(start, stop)))
     return []
 
 
-def _groups(optimizer: Any) -> list[dict[Any, Any]]:
-    """Parameter groups of what has them, and a state, as PyTorch's optimizers do; else none."""
+def _groups(optimizer: Any, start: int, stop: int | None = None) -> list[dict[Any, Any]]:
+    """Parameter groups, by default one, of what has them, and a state, as PyTorch's optimizers do; else none."""
     namespace = living.attributes(optimizer)
-    groups = _sequence(namespace.get("param_groups")) if _is_dict(namespace.get("state")) else []
-    return [dict(_items(group)) for group in groups if _is_dict(group)]
+    groups = namespace.get("param_groups") if _is_dict(namespace.get("state")) else None
+    return [dict(_items(one)) for one in _sequence(groups, start, start + 1 if stop is None else stop) if _is_dict(one)]
 
 
 def _is_dict(item: Any) -> bool:

@@ -20,6 +20,7 @@ from cuptimem.record.filling import address_of
 META = "host.mapped"  # in a trace: a list of [path, bytes of tensors in it, of modules, copied to modules, checkpoint]
 _LEAST = 64 << 20  # bytes of a file
 _NEAREST = 1 << 11  # objects that are looked at between steps
+_PART = 1 << 9  # modules that are looked at in one slice
 _MARK = b"PK\x03\x04"  # of PyTorch's files
 
 _Range = tuple[int, int]
@@ -32,18 +33,24 @@ class Mapped:
     def __init__(self) -> None:
         self.rows: dict[str, _Row] = {}
 
-    def look(self, torch: Any, found: list[tuple[int, Any]] | None = None) -> None:
-        """found: what living.find has found among all that is alive, at the end. None: the nearest objects."""
+    def look(self, torch: Any, found: list[tuple[int, Any]] | None = None) -> Iterator[None]:
+        """A task of slices. found: what living.find has found among all that is alive, at the end. None: the nearest
+        objects."""
         files = _mapped()
         before = dict(self.rows)
         if found is None:
             self.rows.clear()  # at the end a function's variables are gone: what was known before stays
         if files:
-            objects = living.find(torch, near.objects(_NEAREST)) if found is None else found
+            tensors = _Tensors(torch)
+            made = _core.walks_made(_core.OBJECT_MODULE)
+            for start in range(0, len(made), _PART):
+                with living.undisturbed(torch):
+                    tensors.read_modules([one() for one in made[start : start + _PART]])
+                yield
             with living.undisturbed(torch):
-                tensors = _Tensors(torch, objects)
-                for path, ranges in files.items():
-                    self._add(path, tensors, ranges, is_all=found is not None)
+                tensors.read(living.find(torch, near.objects(_NEAREST)) if found is None else found)
+            for path, ranges in files.items():
+                self._add(path, tensors, ranges, is_all=found is not None)
         if self.rows != before:
             try:
                 _core.capture_note({META: json.dumps(list(self.rows.values()))})
@@ -59,10 +66,16 @@ class Mapped:
 class _Tensors:
     """address and bytes of a storage, and its layout, each storage once."""
 
-    def __init__(self, torch: Any, objects: list[tuple[int, Any]]) -> None:
+    def __init__(self, torch: Any) -> None:
         self.binary, self.base = torch._C, torch._C.TensorBase
-        modules = [item for kind, item in [*_core.walks_made(), *objects] if kind == living.MODULE]
-        self.of_modules = self._storages(_parts(modules))
+        self.of_modules: dict[int, tuple[int, Any]] = {}
+        self.others: dict[int, tuple[int, Any]] = {}
+
+    def read_modules(self, modules: Iterable[Any]) -> None:
+        self.of_modules |= self._storages(_parts(modules))
+
+    def read(self, objects: list[tuple[int, Any]]) -> None:
+        self.read_modules(item for kind, item in objects if kind == living.MODULE)
         others = (item for kind, item in objects if kind == living.TENSOR)
         self.others = {key: one for key, one in self._storages(others).items() if key not in self.of_modules}
 
@@ -94,7 +107,7 @@ def _is_in(address: int, ranges: list[_Range]) -> bool:
 
 def _parts(modules: Iterable[Any]) -> Iterator[Any]:
     for module in modules:
-        space = living.attributes(module)
+        space = {} if module is None else living.attributes(module)
         for name in ("_parameters", "_buffers"):
             tensors = space.get(name)
             if type(tensors) is dict:

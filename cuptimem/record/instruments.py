@@ -194,6 +194,17 @@ def look_at_the_end(core: "ModuleType") -> None:
 
 
 def _look_at_mapped_files(found: "list[tuple[int, Any]] | None" = None) -> None:
+    from cuptimem.objects import slices
+
+    parts = _parts_of_mapped(found)
+    if found is None:
+        slices.add("mapped", parts)
+    else:
+        for _ in parts:
+            continue
+
+
+def _parts_of_mapped(found: "list[tuple[int, Any]] | None") -> "Iterator[None]":
     global _mapped
     try:  # nothing of this may reach the program
         from cuptimem.objects import living
@@ -201,8 +212,13 @@ def _look_at_mapped_files(found: "list[tuple[int, Any]] | None" = None) -> None:
 
         if _mapped is None:
             _mapped = checkpoints.Mapped()
-        with living.no_collection():
-            _mapped.look(sys.modules["torch"], found)
+        parts = _mapped.look(sys.modules["torch"], found)
+        goes_on = True
+        while goes_on:
+            with living.no_collection():
+                goes_on = next(parts, parts) is None
+            if goes_on:
+                yield
     except own(Exception) as error:
         problem = f"mapped checkpoints are not known: {type(error).__name__}: {error}"
         if problem not in _problems:

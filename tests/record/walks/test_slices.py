@@ -11,7 +11,7 @@ import pytest
 import cuptimem
 from cuptimem import _core
 from cuptimem.objects import near, slices, walks
-from cuptimem.record import filling
+from cuptimem.record import checkpoints, filling
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
@@ -30,6 +30,7 @@ def test_a_large_model_is_labelled_in_parts_and_nothing_is_kept_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(walks, "_PART_LABELS", 100)
+    monkeypatch.setattr(walks, "_PART_MODULES", 30)
     monkeypatch.setattr(slices, "_FREE_SECONDS", 1e9)
     one_slice = slices._slice
 
@@ -39,7 +40,11 @@ def test_a_large_model_is_labelled_in_parts_and_nothing_is_kept_alive(
 
     monkeypatch.setattr(slices, "_slice", marked)
     with cuptimem.profile(tmp_path / "a.cmem", holders=False):
-        model = torch.nn.ModuleList([torch.nn.Linear(2, 2) for _ in range(200)])
+
+        class Layer(torch.nn.Linear):  # type: ignore[misc,name-defined]
+            pass
+
+        model = torch.nn.ModuleList([Layer(2, 2) for _ in range(200)])
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
         for _ in range(30):
             step(model, optimizer)
@@ -47,20 +52,24 @@ def test_a_large_model_is_labelled_in_parts_and_nothing_is_kept_alive(
         model.append(torch.nn.Linear(2, 2))
         step(model, optimizer), step(model, optimizer)
         assert slices._tasks  # tick 32: the second walk has begun
-        gone = weakref.ref(model), weakref.ref(model[0].weight)
-        del model, optimizer
+        gone = weakref.ref(model), weakref.ref(model[0].weight), weakref.ref(Layer)
+        del model, optimizer, Layer
         gc.collect()
-        assert [ref() for ref in gone] == [None, None]
+        assert [ref() for ref in gone] == [None, None, None]
     rows = _core.trace_dump(str(tmp_path / "a.cmem"))
-    parts, labels, names = [], 0, set()
+    parts, labels, modules, most_modules, names = [], 0, 0, 0, set()
     for row in rows:
         if row[0] == "label" and row[6] != 1:
             labels += 1
             names.add(row[5].partition("\t")[0])
+        elif row[0] == "label":
+            modules += 1
+            most_modules = max(modules, most_modules)
         elif row[0] == "mark" and row[4] == SLICE_ENDS:
             parts.append(labels)
-            labels = 0
-    assert 0 < max(parts) < 100 + 64 * 2, "a batch of modules has 128 parameters"
+            labels = modules = 0
+    assert 0 < max(parts) < 100 + 32 * 2, "a batch of modules has 64 parameters"
+    assert most_modules == 30
     assert {"0.weight", "199.bias", "momentum_buffer of 0.weight", "momentum_buffer of 199.bias"} <= names
 
 
@@ -117,3 +126,16 @@ def test_a_module_that_dies_between_two_parts_leaves_the_others(
             del loss
         names = {row[5].partition("\t")[0] for row in _core.trace_dump(str(tmp_path / "a.cmem")) if row[0] == "label"}
     assert {"0.weight", "100.bias", "199.bias"} <= names
+
+
+def test_modules_in_a_mapped_file_are_known_by_their_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "_LEAST", 1)
+    monkeypatch.setattr(checkpoints, "_PART", 2)
+    monkeypatch.setattr(near, "objects", lambda _: [])
+    path, mapped = tmp_path / "weights", checkpoints.Mapped()
+    torch.save(torch.nn.ModuleList([torch.nn.Linear(64, 64) for _ in range(4)]).state_dict(), path)
+    with cuptimem.profile(tmp_path / "a.cmem", holders=False):
+        model = torch.nn.ModuleList([torch.nn.Linear(64, 64) for _ in range(4)])
+        model.load_state_dict(torch.load(path, mmap=True), assign=True)
+        parts = len(list(mapped.look(torch)))
+    assert parts >= 2 and [row[:4] for row in mapped.rows.values()] == [(str(path), 66560, 66560, 0)]

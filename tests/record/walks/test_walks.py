@@ -306,6 +306,25 @@ def test_nested_states_of_an_optimizer_that_is_not_pytorchs(trace: Path) -> None
     assert found.labels[GRADIENT][block(free.grad)] == "param_group 0[1]\tfloat32 11"
 
 
+def test_an_optimizer_of_many_groups_without_a_module(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walks, "_BATCH", 2)
+    monkeypatch.setattr(walks, "_QUICK", 2)
+    sizes = [[3, 4, 5, 6, 7, 8, 9], [], *([size] for size in range(10, 20))]
+    groups = [{"params": [torch.ones(n, requires_grad=True) for n in of], "lr": torch.tensor(0.1)} for of in sizes]
+    optimizer = torch.optim.SGD([{"params": [groups[0]["params"][0]]}], momentum=0.5)
+    optimizer.param_groups[:] = groups  # PyTorch's constructor takes no empty group
+    for p in [p for group in groups for p in group["params"]]:
+        optimizer.state[p] = {"momentum_buffer": torch.ones_like(p)}
+    with cuptimem.profile(trace):
+        pass
+    found = read(trace)[-1]
+    names = {f"param_group {i}[{j}]" for i, of in enumerate(sizes) for j in range(len(of))}
+    assert found.of(PARAMETER) == names
+    assert found.of(STATE) == {f"momentum_buffer of {name}" for name in names} | {
+        f"lr of param_group {i}" for i in range(len(sizes))
+    }
+
+
 def test_other_tensors_have_their_shape_and_no_name(trace: Path) -> None:
     mine, part = torch.zeros(3, 5, dtype=torch.int64), torch.zeros(100)[10:20]
     leaf = torch.zeros(6, requires_grad=True)
