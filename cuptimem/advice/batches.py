@@ -8,8 +8,8 @@ from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, user_frame
 
 _FIXED = (
-    "parameter", "buffer", "gradient", "optimizer state", "before start", "loaded", "bucket", "workspace",
-    "autocast cache", "unknown",
+    "parameter", "buffer", "gradient", "optimizer state", "before start", "loaded", "bucket", "autocast cache",
+    "unknown",
 )  # fmt: skip
 _SMALL = 512
 _SHARE = 4
@@ -26,6 +26,8 @@ def scaled(program: Program, blocks: list[Block], factor: float) -> list[Block]:
     def fixed(block: Block) -> bool:
         if block.step < 0 or block.step in program.evaluated or block.of.stack in program.evaluating:
             return True  # evaluation has a batch of its own
+        if block.category == "workspace":
+            return block.end_step != block.step  # cuBLAS keeps its own; a convolution's is of its input's size
         if block.category in _FIXED or block.phase == "optimizer" or block.requested <= _SMALL:
             return True
         return block.bytes in parameters and block.node is not None and _WEIGHTS.match(block.node) is not None
@@ -90,7 +92,8 @@ def accumulate(program: Program, blocks: list[Block], value: str) -> Change | st
         if block.category != "gradient" or block.phase != "backward" or block.step not in begin or end is None:
             edited.append(block)
             continue
-        edited.append(replace(block, birth=begin[block.step] + 1, end=min(block.end, end)))
+        cleared = block.end_step == block.step + 1  # before backward: then at the start of the step
+        edited.append(replace(block, birth=begin[block.step] + 1, end=min(block.end, end) if cleared else block.end))
         edited.append(replace(block, end=min(block.end, block.birth + GAP + GAP // 2)))
     write = f"forward of this line and its backward pass for each of {parts} parts of the batch, then one step"
     return Change(edited, frame, write, f"{parts} times the launches")

@@ -1,4 +1,4 @@
-"""release: what one step made and only the next one frees, because a name is bound again there."""
+"""release: what one step made and only the next one of its loop frees, because a name is bound again there."""
 
 from cuptimem.advice.program import Block, Program
 from cuptimem.advice.technique import Change, Technique
@@ -7,13 +7,24 @@ from cuptimem.report.stacks import user_frame
 _CATEGORIES = ("temporary", "activation", "input", "kept", "unknown")
 
 
+def _is_late(block: Block, loops: dict[int, str]) -> bool:
+    """Whether it is freed in the next step of its loop; steps of other loops may lie between (an evaluation)."""
+    if block.end_step is None or block.step not in loops or block.end_step <= block.step:
+        return False
+    own = loops[block.step]
+    return all(loops.get(step, own) != own for step in range(block.step + 1, block.end_step))
+
+
 def release(program: Program, blocks: list[Block], value: str) -> Change | str:
-    """It ends with its own step."""
+    """It ends with its own step, also the last one of a loop, which nothing binds again."""
+    loops = {one.step: one.loop for one in program.steps}
+    late = {block.of.stack for block in blocks if block.category in _CATEGORIES and _is_late(block, loops)}
     edited, gone = [], []
     for block in blocks:
         end = program.step_end(block.step)
-        late = block.end_step is not None and block.step >= 0 and block.end_step == block.step + 1
-        if late and end is not None and end < block.end and block.category in _CATEGORIES:
+        if end is None:  # of a step that is not kept: before the next one that is
+            end = next((one.begin for one in program.stretches if one.step > block.step >= 0), None)
+        if end is not None and end < block.end and block.of.stack in late:
             edited.append(block.ending(end))
             gone.append(block)
         else:

@@ -30,4 +30,4 @@ def offload(program: Program, blocks: list[Block], value: str) -> Change | str:
     return Change(edited, frame, write, f"{size(there)} to the host and back in each step")
 
 
-OFFLOAD = Technique("offload", False, "good", offload, costs="time")
+OFFLOAD = Technique("offload", False, "rough", offload, costs="time")

@@ -14,6 +14,7 @@ from cuptimem.advice import (
     no_grad,
     optimizers,
     precision,
+    release,
 )
 from cuptimem.advice.program import GAP, Program, call_line
 from cuptimem.report.contents import Contributor
@@ -188,6 +189,40 @@ def test_inference_alone_follows_its_batch() -> None:
     change = batches.batch(one, one.blocks, "x0.5")
     assert not isinstance(change, str)
     assert one.replay(change.blocks)[0] == 2000
+
+
+def test_a_convolution_s_workspace_follows_the_batch_and_cublas_s_does_not() -> None:
+    workspace = contributor("other", "workspace")
+    one = program((10, -1, 500, 0, workspace), (120, 130, 4000, 1, workspace))
+    change = batches.batch(one, one.blocks, "x0.5")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (4500, 2500)
+
+
+def test_gradients_that_are_zeroed_in_place_stay_beside_smaller_parts() -> None:
+    gradient = contributor("backward", "gradient", *layer("Linear", "linear", 1))
+    forward = contributor("forward", "activation")
+    one = program((10, 60, 4000, 0, forward), (50, -1, 100, 0, gradient), (110, 160, 4000, 1, forward))
+    change = batches.accumulate(one, one.blocks, "")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (4100, 2200)  # half a batch, the gradient, and what is added
+
+
+def test_a_name_of_training_is_released_before_evaluation() -> None:
+    """Nothing binds the last step's again."""
+    output = contributor("forward", "activation")
+    test = contributor("forward", "temporary", Frame("train.py", "test", 20))
+    rows: list[Row] = [(10, 310, 100, 0, output), (150, 160, 4000, 1, test), (310, -1, 100, 3, output)]
+    one = program(*rows, (450, 460, 4000, 4, test), steps=5)
+    one.stretches = [replace(mark, loop="evaluation") if mark.step in (1, 2, 4) else mark for mark in one.stretches]
+    change = release.release(one, one.blocks, "")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (4100, 4000)
+
+
+def test_what_several_steps_keep_is_not_released() -> None:
+    one = program((10, 250, 100, 0, contributor("forward", "activation")), (150, 160, 400, 1, GRADIENT))
+    assert release.release(one, one.blocks, "") == "nothing of a step is left in the next one"
 
 
 def test_the_line_that_calls_the_whole_forward_pass() -> None:
