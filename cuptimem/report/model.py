@@ -381,11 +381,11 @@ class ClockPassed(Brief):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClockRate(Brief):
-    """Several updates make an iteration."""
+    """Several rounds of updates make an iteration: in one, an optimizer steps once at most."""
 
-    updates: int
+    updates: int  # rounds
     where: tuple[str, int, str] | None  # of the update that ends an iteration
-    joined: bool  # a step is an iteration; else it is one update, for there are too few iterations
+    joined: bool  # a step is an iteration; else it is one round, for there are too few iterations
 
 
 @dataclass(frozen=True, slots=True, repr=False)

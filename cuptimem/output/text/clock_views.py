@@ -37,10 +37,10 @@ def notes(clock: Clock) -> list[Block]:
             "if that ends your iteration, prof.step() behind it counts those"
         )
     if rate is not None and rate.joined:
-        said.append(f"a step is an iteration: {plural(rate.updates, 'update')} up to the one{_at(rate.where)}")
+        said.append(f"a step is an iteration: {plural(rate.updates, 'round')} of updates, up to the one{_at(rate.where)}")
     elif rate is not None:
         said.append(
-            f"a step is one update, {rate.updates} to an iteration, which ends{_at(rate.where)}; "
+            f"a step is one round of updates, {rate.updates} to an iteration, which ends{_at(rate.where)}; "
             "prof.step() there counts iterations"
         )
     return [Text(f"  {line}", "dim") for line in said]
