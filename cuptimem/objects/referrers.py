@@ -190,9 +190,9 @@ class Search:
                 self._ends.setdefault(id(referrer), []).append((0, _qualified(referrer), "(class)"))
                 continue
             if type(referrer) is types.FunctionType:
-                name = referrer.__qualname__
-                cost = _LOCAL_FUNCTION if "<locals>" in name else _FUNCTION
-                self._ends.setdefault(id(referrer), []).append((cost, f"{name}()", ""))
+                # Of its code: functools.wraps gives a function that a call has made the name of another one.
+                cost = _LOCAL_FUNCTION if "<locals>" in referrer.__code__.co_qualname else _FUNCTION
+                self._ends.setdefault(id(referrer), []).append((cost, f"{referrer.__qualname__}()", ""))
             following.append(referrer)
         return following
 

@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE: rewritten assertions keep what they compare in local variab
 from __future__ import annotations
 
 import collections
+import functools
 import gc
 import json
 import os
@@ -155,6 +156,30 @@ def test_reference_cycle() -> None:
     finally:
         gc.enable()
     assert path.startswith("only a reference cycle: Keeper.") and ".next" in path and ".previous" in path
+
+
+class Metric:
+    def __init__(self) -> None:
+        update = self.update
+
+        @functools.wraps(update)
+        def counted() -> None:
+            update()
+
+        self.update = counted  # type: ignore[method-assign]
+        self.seen = [new()]
+
+    def update(self) -> None: ...
+
+
+def test_a_wrapped_method_of_an_object_in_a_cycle_is_no_name() -> None:
+    """functools.wraps gives what the call has made the name of the class's function."""
+    gc.disable()
+    try:
+        (path,) = paths_of(Metric().seen[0].data_ptr())
+    finally:
+        gc.enable()
+    assert path.startswith("only a reference cycle: Metric.update"), path
 
 
 def test_among_too_many_objects_the_nearest_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
