@@ -47,7 +47,8 @@ def sgd(program: Program, blocks: list[Block], value: str) -> Change | str:
 def adam8bit(program: Program, blocks: list[Block], value: str) -> Change | str:
     state = [block for block in of_category(blocks, "optimizer state") if block.requested > 4 * _SMALL]
     alive = [block for block in state if block.alive(program.at)]
-    parameters = [block for block in of_category(blocks, "parameter") if block.alive(program.at)]
+    trained = {block.module for block in alive}  # a copy of the model, and what is frozen, have no state
+    parameters = [one for one in of_category(blocks, "parameter") if one.alive(program.at) and one.module in trained]
     if not state:
         return _NO_STATE
     if not value and total(alive) < _ADAM * total(parameters):

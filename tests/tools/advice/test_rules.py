@@ -60,11 +60,14 @@ GRADIENT = contributor("backward", "gradient")
 UPDATE = contributor("optimizer", "temporary", Frame(f"{TORCH}/optim/adamw.py", "adamw", 1))
 
 
+UPDATED: Row = (60, 61, 1, 0, UPDATE)
+
+
 def rows_of_gradients(end: int) -> list[Row]:
     """Made in step 0; the forward of step 1 makes the peak."""
     return [
         (50, end, 100, 0, GRADIENT),
-        (60, 61, 1, 0, UPDATE),
+        UPDATED,
         (110, 160, 1000, 1, contributor("forward", "activation")),
     ]
 
@@ -230,6 +233,20 @@ def test_the_line_that_calls_the_whole_forward_pass() -> None:
     outer = Frame(f"{TORCH}/nn/modules/module.py", "_call_impl", 1)
     assert call_line((*layer("Linear", "linear", 4), inner, outer, LOOP)) == LOOP
     assert call_line((Frame(f"{TORCH}/functional.py", "f", 1), inner)) == inner
+
+
+def test_states_are_compared_with_the_parameters_that_have_some() -> None:
+    """Beside the model lies its moving average."""
+    size = 1 << 20
+    state = replace(contributor("optimizer", "optimizer state"), qualified="Net.linear")
+    weight = replace(contributor("other", "parameter"), qualified="Net.linear")
+    average = replace(weight, qualified="Average.linear")
+    one = program((1, -1, size, 0, weight), (2, -1, size, 0, average), (50, -1, 2 * size, 0, state), UPDATED)
+    change = optimizers.adam8bit(one, one.blocks, "")
+    assert not isinstance(change, str)
+    assert one.replay(change.blocks)[0] == 2 * size + size // 2 + 2 * size // 256
+    one = program((1, -1, size, 0, weight), (50, -1, size, 0, state), UPDATED)
+    assert optimizers.adam8bit(one, one.blocks, "") == "the optimizer keeps fewer than two values of each parameter"
 
 
 def test_a_step_in_backward_makes_its_temporaries_of_one_parameter() -> None:
