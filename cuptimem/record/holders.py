@@ -660,13 +660,11 @@ class _Kept:
         on_lines = [one for line in dict.fromkeys(lines) for one in self._by_line.get(line, ())]
         if kind == "nodes":
             return Want([], count, size, {block[0] for _, block in on_lines})
-        blocks = [
-            block
-            for one in dict.fromkeys(places)
-            for step, block in self._by_stack.get((device, backward, one), ())
-            if step >= first
-        ]
-        return Want(blocks or [block for where, block in on_lines if where == device])
+        stacks = dict.fromkeys(one for one in places if one)
+        if not stacks:  # what they were is not known
+            return Want([block for where, block in on_lines if where == device])
+        found = (made for one in stacks for made in self._by_stack.get((device, backward, one), ()))
+        return Want([block for step, block in found if step >= first])
 
     def largest_lines(self, most: int, also: Mapping[str, Iterable[int]]) -> list[_Held]:
         """also: by device, stacks whose lines are among them whatever their size."""

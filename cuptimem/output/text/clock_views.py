@@ -37,7 +37,9 @@ def notes(clock: Clock) -> list[Block]:
             "if that ends your iteration, prof.step() behind it counts those"
         )
     if rate is not None and rate.joined:
-        said.append(f"a step is an iteration: {plural(rate.updates, 'round')} of updates, up to the one{_at(rate.where)}")
+        said.append(
+            f"a step is an iteration: {plural(rate.updates, 'round')} of updates, up to the one{_at(rate.where)}"
+        )
     elif rate is not None:
         said.append(
             f"a step is one round of updates, {rate.updates} to an iteration, which ends{_at(rate.where)}; "

@@ -311,9 +311,10 @@ def held_as_it_grew(one: LineHolders) -> list[Block]:
 
 def _is_gone(report: Report, leak: Leak) -> bool:
     """Whether what held it went before the recording ended, so that no search could find it."""
-    if leak.kind != "bytes" or leak.cause == "cycle" or any(one.holders for one in (leak, *leak.keeps)):
+    if leak.cause == "cycle" or any(one.holders for one in (leak, *leak.keeps)):
         return False
-    return report.device(leak.device).kept < leak.bytes
+    held = leak.bytes if leak.kind == "bytes" else sum(one.bytes for one in leak.keeps)
+    return report.device(leak.device).kept < held
 
 
 def entry(leak: Leak, several_loops: bool, number: int | None = None, holders: bool = True) -> list[Block]:

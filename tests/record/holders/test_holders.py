@@ -409,6 +409,24 @@ def test_variables_of_functions_that_have_returned() -> None:
     assert paths(prof.report) == [EARLY]
 
 
+def test_gradients_do_not_hold_a_graph_that_is_gone() -> None:
+    """They lie on the line whose activations the graph kept."""
+    cell = torch.nn.RNNCell(64, 64)
+
+    def train() -> None:
+        state = torch.zeros(64, 64)
+        for _ in range(20):  # too few for a search while it runs
+            state = cell(state.clone(), state)
+            cell.zero_grad()
+            state.mean().backward(retain_graph=True)
+
+    with cuptimem.profile() as prof:
+        train()
+    leaks = prof.report.leaks
+    assert any(leak.keeps for leak in leaks)
+    assert [one for leak in leaks for row in (leak, *leak.keeps) for one in row.holders] == []
+
+
 PREDICTS = """
 import torch
 def predict():

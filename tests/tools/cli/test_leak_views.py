@@ -121,6 +121,8 @@ def test_a_list_that_keeps_outputs(make: Make) -> None:
         (49_152, {}, False),
         (0, {"cause": "cycle"}, False),
         (0, {"holders": [("losses in function train", 24, 49_152, None)]}, False),
+        (0, {"kind": "nodes", "keeps": [leak_sample.row()]}, True),
+        (0, {"kind": "nodes"}, False),  # whether they are gone is not known
     ],
 )
 def test_what_held_a_leak_may_be_gone(make: Make, kept: int, changes: dict[str, Any], said: bool) -> None:

@@ -70,7 +70,10 @@ def test_the_clock_says_what_it_passed_over_and_what_prof_step_would_change(tmp_
     ("joined", "said"),
     [
         (True, "a step is an iteration: 5 rounds of updates, up to the one at {}"),
-        (False, "a step is one round of updates, 5 to an iteration, which ends at {}; prof.step() there counts iterations"),
+        (
+            False,
+            "a step is one round of updates, 5 to an iteration, which ends at {}; prof.step() there counts iterations",
+        ),
     ],
 )
 def test_the_clock_says_how_many_updates_are_an_iteration(tmp_path: Path, joined: bool, said: str) -> None:
