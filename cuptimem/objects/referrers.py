@@ -62,6 +62,7 @@ class Segment:
     is_attribute: bool = False  # text: .name
     owner: str = ""  # of an attribute: the class of the object that has it
     is_item: bool = False  # of a dictionary, by a key that has no number
+    key: str = ""  # the text with it, where text is without
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,9 @@ class Route:
         return (self.head, self.tail, *(one.text for one in self.segments))
 
     def without_keys(self) -> Route:
-        """The route with [...] for the keys of dictionaries."""
+        """The route without the keys of dictionaries."""
         segments = (
-            replace(one, text=one.text.partition("[")[0] + "[...]") if one.is_item else one for one in self.segments
+            replace(one, text=one.text.partition("[")[0], key=one.text) if one.is_item else one for one in self.segments
         )
         return Route(self.head, self.tail, tuple(segments))
 

@@ -369,6 +369,9 @@ def _text(routes: Sequence[Route]) -> str:
             before = first.segments[place - 1] if place > 0 else None
             begun = steps.pop().rpartition(" (")[0] if before is not None and before.is_attribute else ""
             text = f"{begun}{text} ({one.owner})"
+        if one.key:
+            keys = {route.segments[place].key for route in routes}
+            text = one.key if len(keys) == 1 else f"{text}[{len(keys)} keys]"
         if one.index is not None:
             text += _indices({index for route in routes if (index := route.segments[place].index) is not None})
         steps.append(text)

@@ -37,7 +37,11 @@ _READERS = {  # functions that put nothing into what they are given
 }
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_CONTAINER = re.compile(r"[\w.]+\[")  # list[0:36] of a path
+_CONTAINER = re.compile(
+    r"[\w.]+(?:\(maxlen=\d+\))?\[(?:(\d+):(\d+)\]|(\d+) keys\]|(\.\.\.)\])?"
+)  # list[0:36] of a path
+_MANY = 1 << 30  # entries, of [...]
+_ATTRIBUTE = re.compile(r"\.([\w.]+) \((\w+)\)")
 _HEAD = re.compile(r"([\w.]+)(?: \((\w+)\))?(?: in (?:(?:module |the )[\w.]+|(\w+)\(\)))?")
 
 
@@ -75,13 +79,10 @@ def find(path: str, files: Collection[str], since: float) -> str:
 
     files: of the lines that make what is held. since: the time at which the recording began.
     """
-    steps = path.split(" → ")
-    head = _HEAD.fullmatch(steps[0])
-    if head is None or len(steps) < 2 or not _CONTAINER.match(steps[1]):  # no name leads straight to a container
+    wanted = _wanted(path)
+    if wanted is None:
         return ""
-    owner, _, name = head[1].rpartition(".")
-    cls = owner.rpartition(".")[2] if head[2] == "class" else head[2] or ""
-    wanted = _Wanted(name, bool(owner), cls, head[3] or "")
+    name = wanted.name
     trees = {file: tree for file in (*files, *_files_of_program()) if (tree := _tree(file, name, since)) is not None}
     bases = _bases(trees.values())
     found = _Found()
@@ -94,6 +95,32 @@ def find(path: str, files: Collection[str], since: float) -> str:
         return ""
     file, line, function = min(found.puts)
     return f"{Path(cell_names.namer()(file)).name}:{line} in {function}"
+
+
+def _wanted(path: str) -> _Wanted | None:
+    """The name that leads straight to the container with the most entries of all on the path: it is what grows."""
+    steps = path.partition(" → …")[0].split(" → ")
+    head = _HEAD.fullmatch(steps[0])
+    if head is None or len(steps) < 2:
+        return None
+    owner, _, name = head[1].rpartition(".")
+    cls = owner.rpartition(".")[2] if head[2] == "class" else head[2] or ""
+    before: _Wanted | None = _Wanted(name, bool(owner), cls, head[3] or "")
+    found, most = None, 0
+    for step in steps[1:]:
+        container, attribute = _CONTAINER.match(step), _ATTRIBUTE.fullmatch(step)
+        if attribute is not None:
+            before = _Wanted(attribute[1].rpartition(".")[2], True, attribute[2], "")
+        elif container is None:
+            before = None
+        elif before is not None and _entries(container) > most:
+            found, most = before, _entries(container)
+    return found
+
+
+def _entries(container: re.Match[str]) -> int:
+    low, high, keys, many = container.groups()
+    return int(high) - int(low) if low else int(keys) if keys else _MANY if many else 1
 
 
 def _files_of_program() -> list[str]:

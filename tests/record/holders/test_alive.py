@@ -168,7 +168,7 @@ def test_holders_of_a_line_sum_to_it(run: Run, tmp_path: Path) -> None:
     report, _ = run(SEVERAL)
     assert held(report) == {
         3: [
-            ("rest in module script → dict[...]", 5, 5 * MIB),
+            ("rest in module script → dict[5 keys]", 5, 5 * MIB),
             ("keeper.few (Keeper) in module script → list[0:2]", 2, 2 * MIB),
             ("one in module script", 1, MIB),
             ("others", 1, MIB),
@@ -176,7 +176,7 @@ def test_holders_of_a_line_sum_to_it(run: Run, tmp_path: Path) -> None:
     }
     done = verb(tmp_path, "holders", "run.cmem", "script.py:3")
     assert "9.0 MiB in 9 blocks on cpu at the end" in done.stdout
-    assert "held by rest in module script → dict[...] (56 %)" in done.stdout
+    assert "held by rest in module script → dict[5 keys] (56 %)" in done.stdout
     assert "and by others (11 %)" in done.stdout
 
 
