@@ -60,7 +60,7 @@ def run(
     tried: Sequence[str] | None = None,
     *,
     steps: int | None = STEPS,
-    device: str = "h100",
+    device: str | launch.Setup = "h100",
     timeout: float = TIMEOUT,
     trace: str = "",
     progress: Callable[[int, int, str], None] = lambda number, total, change: None,
@@ -69,7 +69,7 @@ def run(
 
     program: a script, "-m" or "-c"; args: what follows. tried: None for the usual ones. steps: of its optimizer, behind
     which a try ends; None: it runs to its end, as one without an optimizer does, and as all tries do where a change
-    acts in evaluation. device: a card to simulate, or "cpu". trace: the program as it is is recorded there, "" for
+    acts in evaluation. device: as Server has it. trace: the program as it is is recorded there, "" for
     nowhere. progress is called with the number of each try, their total and the change. If the program as it is fails,
     nothing else is tried.
 

@@ -10,9 +10,9 @@ cities, roads = 12000, 60000
 class Roads(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.first = GATConv(64, 32, heads=4)
-        self.rest = torch.nn.ModuleList(GATConv(128, 32, heads=4) for _ in range(4))
-        self.last = GATConv(128, 10, heads=1)
+        self.first = GATConv(64, 32, heads=4, add_self_loops=False)
+        self.rest = torch.nn.ModuleList(GATConv(128, 32, heads=4, add_self_loops=False) for _ in range(4))
+        self.last = GATConv(128, 10, heads=1, add_self_loops=False)
 
     def forward(self, x, edges):
         x = F.elu(self.first(x, edges))

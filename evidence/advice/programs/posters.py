@@ -6,8 +6,7 @@ import torch
 import torchvision
 
 random.seed(1)
-with torch.device("cuda"):
-    net = torchvision.models.regnet_y_400mf(num_classes=9)
+net = torchvision.models.regnet_y_400mf(num_classes=9).cuda()
 rule = torch.optim.SGD(net.parameters(), lr=0.01)
 for poster in range(16):
     wide, high = (32 * random.randint(3, 14) for _ in range(2))
