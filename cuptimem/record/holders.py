@@ -131,6 +131,7 @@ class _Finder:
         self.many: set[int] = set()  # addresses of blocks with more tensors than are noted
         self.roots: list[Any] = []  # tensors that autograd has made
         self.contexts: list[Any] = []  # of custom functions
+        self.leaves: list[Any] = []  # whose gradients are wanted
         self.graph = graph_paths.GraphWalk(torch, _NODES if is_short else 0)
 
     def find(self, wants: Sequence[Want]) -> list[tuple[Holder, ...]]:
@@ -170,6 +171,7 @@ class _Finder:
                 if all(one is not grad for one in self.at.get(address, ())):
                     self._note(grad, address, wanted)
                 self.search.lead(grad, leaf, (Segment(".grad"),))
+                self.leaves.append(leaf)
 
     def _kind(self, cls: type) -> int:
         return next((self.kinds[id(one)] for one in living.mro(cls) if id(one) in self.kinds), 0)
@@ -242,6 +244,10 @@ class _Finder:
                 stand_ins.append(object())
                 self.at[address] = [stand_ins[-1]]
                 self._lead(stand_ins[-1], node, "saved by ")
+        for leaf in self.leaves:
+            node = None if named(leaf) else graph.saved_at.get(self._address(leaf))
+            if node is not None:
+                self._lead(leaf, node, "saved by ")
         for node in self.contexts:
             if not named(node) and id(node) in graph.reached:
                 self._lead(node, node, "")

@@ -215,6 +215,16 @@ def test_graph_of_a_kept_loss() -> None:
     assert path.endswith("saved by ExpBackward0")
 
 
+def test_the_gradient_of_an_input_that_only_a_graph_has() -> None:
+    leaf = torch.ones(BYTES // 4, requires_grad=True)
+    (leaf * 2).sum().backward()
+    gradient = leaf.grad.data_ptr()
+    KEPT["mean"] = (leaf * leaf).mean()
+    del leaf
+    (path,) = paths_of(gradient)
+    assert path.startswith(module("KEPT") + " → dict['mean'] → .grad_fn") and path.endswith(" → .grad"), path
+
+
 def test_buffers_of_modules() -> None:
     net = torch.nn.Sequential(torch.nn.BatchNorm1d(BYTES // 4))
     address = net[0].running_mean.data_ptr()
