@@ -37,7 +37,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up compiled test check extended long pythons other-pythons newest-python test-programs cuda-environment torches older-cuda aarch64 newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers ray-test prometheus attribution evidence evidence-public evidence-published snapshots accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
+.PHONY: help demo set-up compiled test check extended long pythons other-pythons newest-python test-programs cuda-environment torches older-cuda aarch64 newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers ray-test remote prometheus attribution evidence evidence-public evidence-published snapshots accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -127,11 +127,20 @@ build/servers/.made: $(STAMP)/venv Makefile
 # Ray: large, and only the test of an example has a use for it.
 build/ray/.made: $(STAMP)/venv Makefile
 	rm -rf build/ray
-	$(BIN)/python -m pip install -q --target build/ray "ray>=2.40"
+	$(BIN)/python -m pip install -q --target build/ray "ray[train]>=2.40"
 	@touch $@
 
-ray-test: $(STAMP)/package build/ray/.made ## windows on demand in a Ray actor
-	$(BIN)/python -m pytest -q tests/record/on_demand/test_examples.py
+ray-test: $(STAMP)/package build/ray/.made ## windows on demand in a Ray actor; Ray Train's workers, their out-of-memory pages, ranks read by Ray's
+	$(BIN)/python -m pytest -q --extended tests/record/on_demand/test_examples.py tests/tools/ranks/test_ray.py
+
+# Servers of buckets, and what reads them.
+build/remote/.made: $(STAMP)/venv Makefile
+	rm -rf build/remote
+	$(BIN)/python -m pip install -q --target build/remote "moto[server]>=5" s3fs gcsfs gcp-storage-emulator
+	@touch $@
+
+remote: $(STAMP)/package build/remote/.made ## cuptimem ranks of s3:// and gs://, from local servers
+	$(BIN)/python -m pytest -q --extended tests/tools/ranks/test_remote.py
 
 cuda-environment: $(if $(filter no,$(CUDA)),,$(CUDA_VENV)/.made build/cupti/.made)
 

@@ -64,9 +64,10 @@ def summaries(
     packages: Sequence[str] | None = None,
 ) -> tuple[list[RankSummary], list[tuple[str, str]]]:
     """What each trace says, and those that cannot be read. Raises Error where none can."""
-    names = expand([paths] if isinstance(paths, str | os.PathLike) else paths)
+    asked = [os.fspath(one) for one in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    names = expand(asked)
     if not names:
-        raise Error("no trace of any rank: name files, a folder or a pattern")
+        raise Error(f"no trace of any rank{' at ' if asked else ''}{', '.join(asked)}: name files, a folder or a pattern")
     found, failed = _summaries(names, executor, min(jobs or os.cpu_count() or 1, len(names)), packages)
     if not found:
         path, why = failed[0]
@@ -96,25 +97,31 @@ def expand(paths: Iterable[AnyPath]) -> list[str]:
 
 
 def _remote(address: str) -> list[str]:
-    files, path = _file_system(address)
-    scheme = address.split("://", 1)[0]
-    if files.isdir(path):
-        path = f"{path.rstrip('/')}/*.cmem"
-    if not glob.has_magic(path):
-        return [address]
-    return [f"{scheme}://{name}" for name in sorted(files.glob(path))]
+    with _file_system(address) as (files, path):
+        scheme = address.split("://", 1)[0]
+        if files.isdir(path):
+            patterns = [f"{path.rstrip('/')}/{kind}" for kind in _KINDS]
+        elif glob.has_magic(path):
+            patterns = [path]
+        else:
+            return [address]
+        return [f"{scheme}://{name}" for name in sorted(name for one in patterns for name in files.glob(one))]
 
 
-def _file_system(address: str) -> tuple[Any, str]:
+@contextmanager
+def _file_system(address: str) -> Iterator[tuple[Any, str]]:
+    """The file system of an address, and the path there. What goes wrong inside is Error, with the address: each file
+    system has exceptions of its own."""
     try:
         import fsspec
     except ImportError:
         raise Error(f"{address}: reading it needs fsspec: pip install fsspec, and its part for this address") from None
     try:
-        files, path = fsspec.core.url_to_fs(address)
-    except (ValueError, ImportError) as error:
-        raise Error(f"{address}: {error}") from None
-    return files, str(path)
+        yield fsspec.core.url_to_fs(address)
+    except FileNotFoundError as error:  # its text may be the path alone
+        raise Error(f"{address}: there is no such file, folder or bucket") from error
+    except Exception as error:
+        raise Error(f"{address}: {' '.join(str(error).split()) or type(error).__name__}") from error
 
 
 @contextmanager
@@ -123,13 +130,10 @@ def _local(path: str) -> Iterator[str]:
     if "://" not in path:
         yield path
         return
-    files, name = _file_system(path)
     with tempfile.TemporaryDirectory(prefix="cuptimem-") as folder:
-        copy = os.path.join(folder, "trace.cmem")
-        try:
+        with _file_system(path) as (files, name):
+            copy = os.path.join(folder, os.path.basename(name))
             files.get_file(name, copy)
-        except Exception as error:  # each file system has its own; the trace is then one that cannot be read
-            raise Error(f"{path}: {error or type(error).__name__}") from error
         yield copy
 
 
