@@ -25,6 +25,7 @@ class LightningCallback(Callback):  # type: ignore[misc]
     def __init__(self, path: Any = None, *, summary: bool = True, **options: Any) -> None:
         self.recording = Recording(path, summary=summary, **options)
         self._before: list[str] = []
+        self._step = 0
 
     # -- the recording --------------------------------------------------------------------------------------------
 
@@ -73,7 +74,10 @@ class LightningCallback(Callback):  # type: ignore[misc]
     # -- figures --------------------------------------------------------------------------------------------------
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        self.recording.step(trainer.global_step)
+        if trainer.global_step == self._step:  # gradients accumulate: Lightning logs nothing of this batch either
+            return
+        self._step = trainer.global_step
+        self.recording.step(self._step)
         if trainer._logger_connector.should_update_logs:
             self._log(trainer)
 

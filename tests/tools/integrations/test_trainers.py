@@ -1,14 +1,17 @@
 """Callbacks with the real trainers, the newest and those of a year ago (`make trainers`)."""
 
+import contextlib
 import csv
 import json
 import os
+import sqlite3
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import cuptimem
 from tests.conftest import ROOT, clean_environment
 from tests.tools.ranks import test_starting as starting
 
@@ -32,6 +35,7 @@ def trainer_python(request: pytest.FixtureRequest) -> str:
 
 def start(python: str, folder: Path, program: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     offline = {"WANDB_MODE": "offline", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    offline |= {"TRACKIO_DIR": str(folder / "trackio"), "HOME": str(folder)}
     return subprocess.run(
         [python, str(PROGRAMS / program), *arguments],
         cwd=folder,
@@ -60,7 +64,7 @@ def scalars(folder: Path) -> dict[str, list[int]]:
 
 
 def test_a_trainers_log_history_and_its_reporters_have_the_figures(trainer_python: str, tmp_path: Path) -> None:
-    done = start(trainer_python, tmp_path, "hf.py", REPORTERS="wandb tensorboard mlflow")
+    done = start(trainer_python, tmp_path, "hf.py", REPORTERS="wandb tensorboard mlflow trackio")
     assert done.returncode == 0, done.stderr[-3000:]
     history = json.loads((tmp_path / "history.json").read_text())
     steps = [row for row in history if "loss" in row]
@@ -78,13 +82,23 @@ def test_a_trainers_log_history_and_its_reporters_have_the_figures(trainer_pytho
         assert "memory/cpu/peak_bytes" not in row
     assert any("memory/save/cpu/peak_bytes" in row for row in history)
     assert "memory/" not in done.stdout  # the console
+    assert cuptimem.open(tmp_path / "run-0.cmem").loops["training"] == 20
     assert "cuptimem summary run-0.cmem" in done.stderr and "run-0-2.cmem" in done.stderr  # train, then predict
     (run,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
     data = run.read_bytes()
     for name in (b"train/memory/cpu/peak_bytes", b"train/memory/evaluate/cpu/peak_state_bytes"):
         assert name in data
     assert scalars(tmp_path).get("train/memory/cpu/peak_bytes") == [5, 10, 15, 20]
+    assert trackio_steps(tmp_path / "trackio", "train/memory/step") == [5, 10, 15, 20]
     assert mlflow_steps(trainer_python, tmp_path, "memory/cpu/peak_bytes") == [5, 10, 15, 20]
+
+
+def trackio_steps(folder: Path, metric: str) -> list[int]:
+    """Values of a metric, in its rows of training, in the one project's data base."""
+    (base,) = folder.glob("*.db")
+    with contextlib.closing(sqlite3.connect(base)) as connection:
+        rows = [json.loads(row) for (row,) in connection.execute("SELECT metrics FROM metrics ORDER BY id")]
+    return [row[metric] for row in rows if "train/loss" in row]
 
 
 def mlflow_steps(python: str, folder: Path, metric: str) -> list[int]:
@@ -128,7 +142,8 @@ def test_lightning(trainer_python: str, tmp_path: Path) -> None:
         check_parts(row)
         assert row["memory/cpu/peak_parameters_bytes"] == row["memory/cpu/peak_gradients_bytes"] == WEIGHT
         assert row["memory/cpu/peak_state_bytes"] == STATE
-    for phase in ("sanity_check", "evaluate", "test"):
+    assert cuptimem.open(tmp_path / "run-0.cmem").loops["training"] == 20
+    for phase in ("sanity_check", "evaluate", "test", "predict"):
         assert any(f"memory/{phase}/cpu/peak_bytes" in row for row in rows), phase
     assert (tmp_path / "run-0.cmem").exists() and (tmp_path / "run-0-2.cmem").exists()  # fit, test
 

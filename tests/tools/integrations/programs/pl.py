@@ -1,4 +1,5 @@
-"""A Lightning fit with a sanity check, a validation and a checkpoint, logged to CSV; then a test."""
+"""A Lightning fit that accumulates gradients, with a sanity check, validation and checkpoints, logged to CSV; then a
+test and a prediction."""
 
 import sys
 
@@ -24,17 +25,18 @@ class Model(LightningModule):
     def validation_step(self, batch, number):
         self.layer(batch)
 
-    test_step = validation_step
+    test_step = predict_step = validation_step
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), foreach=False)
 
 
-loader = torch.utils.data.DataLoader(torch.ones(20, 256), batch_size=2)
+loader = torch.utils.data.DataLoader(torch.ones(40, 256), batch_size=2)
 callback = cuptimem.integrations.LightningCallback("run-{rank}.cmem", wait=60)
 trainer = Trainer(
     accelerator="cpu",
     max_epochs=2,
+    accumulate_grad_batches=2,
     log_every_n_steps=5,
     logger=CSVLogger("logs"),
     callbacks=[callback],
@@ -44,3 +46,4 @@ trainer = Trainer(
 model = Model()
 trainer.fit(model, loader, loader)
 trainer.test(model, loader)
+trainer.predict(model, loader)
