@@ -246,10 +246,10 @@ page-assets: $(STAMP)/package ## fetch the vendored parts of pages again (ARGS=-
 	@site=$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 	    $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$site/zz_torch.pth" && \
 	    pwd > "$$site/__cuptimem_source.pth" && cp cuptimem.pth cuptimem.start "$$site/"
-	$(@D)/bin/python -m pip install -q $(patsubst %,"%",$(TRAINERS)) wandb mlflow tensorboard
+	$(@D)/bin/python -m pip install -q $(patsubst %,"%",$(TRAINERS)) wandb mlflow tensorboard trackio
 	@touch $@
 
-trainers: .venv-trainers/.made .venv-trainers-old/.made ## callbacks with the real transformers, Lightning, Accelerate, W&B, MLflow, TensorBoard: newest, and a year old
+trainers: .venv-trainers/.made .venv-trainers-old/.made ## callbacks with the real transformers, Lightning, Accelerate, W&B, MLflow, TensorBoard, trackio: newest, and a year old
 	$(BIN)/python -m pytest -q -p no:cacheprovider --extended tests/tools/integrations
 
 attribution: $(STAMP)/package $(ATTRIBUTION_VENV)/.made ## how often lines, categories, steps, holders, verdicts and diffs are right; writes docs/attribution.md (ARGS="NAME ..." for some)

@@ -46,12 +46,9 @@ def ranks(
         device = rank.own
         if device is None:
             return None
-        try:
-            if executor is not None:
-                return executor.submit(_held_at, rank.path, step, device.name, packages).result()
-            return _held_at(rank.path, step, device.name, packages)
-        except Error:  # removed since: its first reading stands
-            return None
+        if executor is not None:
+            return executor.submit(_held_at, rank.path, step, device.name, packages).result()
+        return _held_at(rank.path, step, device.name, packages)
 
     return compare(found, failed, held_at)
 
@@ -67,7 +64,9 @@ def summaries(
     asked = [os.fspath(one) for one in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     names = expand(asked)
     if not names:
-        raise Error(f"no trace of any rank{' at ' if asked else ''}{', '.join(asked)}: name files, a folder or a pattern")
+        raise Error(
+            f"no trace of any rank{' at ' if asked else ''}{', '.join(asked)}: name files, a folder or a pattern"
+        )
     found, failed = _summaries(names, executor, min(jobs or os.cpu_count() or 1, len(names)), packages)
     if not found:
         path, why = failed[0]
@@ -153,14 +152,21 @@ class _Workers(SpawnContext):
     Process = _Worker
 
 
-def _summarize(path: str, code: Sequence[str] | None) -> RankSummary:
-    with _local(path) as file:
-        return replace(summary.summarize(file, code), path=path)
+def _summarize(path: str, code: Sequence[str] | None) -> RankSummary | str:
+    """Or why it cannot be read: a value, for an executor may put an exception into one of its own."""
+    try:
+        with _local(path) as file:
+            return replace(summary.summarize(file, code), path=path)
+    except Error as error:
+        return str(error)
 
 
 def _held_at(path: str, step: int, device: str, code: Sequence[str] | None) -> Held | None:
-    with _local(path) as file:
-        return summary.held_at(analyze(file, code=code), step, device)
+    try:
+        with _local(path) as file:
+            return summary.held_at(analyze(file, code=code), step, device)
+    except Error:  # removed since: its first reading stands
+        return None
 
 
 def _summaries(
@@ -193,7 +199,7 @@ def _submit(
 ) -> None:
     """Moves names out of lost. What a worker took with it stays there, with the executor's own words."""
     for begin in range(0, len(names), _AHEAD):
-        futures: dict[Future[RankSummary], str] = {}
+        futures: dict[Future[RankSummary | str], str] = {}
         try:
             for name in names[begin : begin + _AHEAD]:
                 futures[executor.submit(_summarize, name, code)] = name
@@ -202,10 +208,12 @@ def _submit(
         for future in as_completed(futures):
             name = futures[future]
             try:
-                found[name] = future.result()
-            except Error as error:
-                failed[name] = str(error)
+                answer = future.result()
             except Exception as error:  # each executor has its own for a worker that is gone
-                lost[name] = f"{type(error).__name__}: {error}"
+                lost[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
                 continue
+            if isinstance(answer, str):
+                failed[name] = answer
+            else:
+                found[name] = answer
             del lost[name]

@@ -211,7 +211,7 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
     import atexit
 
     from cuptimem import interpreter, naming
-    from cuptimem.errors import recording_core
+    from cuptimem.errors import Error, recording_core
     from cuptimem.record import backward_threads, process_info, recorder, refusals
 
     pid = os.getpid()
@@ -228,13 +228,22 @@ def _open(settings: dict[str, str], program: "Program | None") -> None:
     else:
         path = naming.default_name(interpreter.script_of(sys.orig_argv), pid, rank)
     replaces = bool(template) and os.path.lexists(path)
-    window = recorder.open_window(
-        path,
-        overwrite=_is_set(settings, "CUPTIMEM_OVERWRITE"),
-        options=recorder.Options(**options(settings)),
-        default_name=not template,
-        how_to_overwrite="CUPTIMEM_OVERWRITE=1",
-    )
+
+    def open_at(path: str) -> "Window":
+        return recorder.open_window(
+            path,
+            overwrite=_is_set(settings, "CUPTIMEM_OVERWRITE"),
+            options=recorder.Options(**options(settings)),
+            default_name=not template,
+            how_to_overwrite="CUPTIMEM_OVERWRITE=1",
+        )
+
+    try:
+        window = open_at(path)
+    except own(Error):
+        if rank is not None or "{rank}" not in template or not os.path.lexists(path):
+            raise
+        window = open_at(naming.of_process(path, pid, None))  # a worker that is given its rank later, as Ray's are
     _serve_metrics(settings, window)
     core = recording_core()
     leads = settings.get("CUPTIMEM_LEADER", str(pid)) == str(pid) and rank in (None, "0")

@@ -54,10 +54,10 @@ def _multiprocessing_name() -> str | None:
 
 
 def of_group() -> dict[str, str]:
-    """The rank and the world of torch.distributed's process group, as notes; {} where a launcher has said them."""
+    """The rank and the world of torch.distributed's process group, as notes; {} where there is none, or one process."""
     group = sys.modules.get(_GROUP)
     is_there = getattr(group, "is_initialized", None)
-    if group is None or is_there is None or environ.get("RANK") or not is_there() or group.get_world_size() < 2:
+    if group is None or is_there is None or not is_there() or group.get_world_size() < 2:
         return {}
     return {"rank": str(group.get_rank()), "world_size": str(group.get_world_size())}
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from types import CodeType, ModuleType
 from typing import Any
 
-from cuptimem import _core
+from cuptimem import _core, environ
 from cuptimem.errors import own
 from cuptimem.objects import slices
 from cuptimem.record import datasets, filling, live_nodes, role
@@ -29,7 +29,7 @@ class _Installed:
         self.torch: ModuleType | None = None
         self.seconds = 0
         self.operators = False  # their names are asked for
-        self.rank: dict[str, str] = {}  # as it is noted
+        self.has_rank = bool(environ.get("RANK"))  # the trace has said it from its start on
         self.watch = ImportWatch(
             {
                 "torch._C": self._binary_loaded,
@@ -129,11 +129,11 @@ class _Installed:
             self.failed("containers that are filling are not known", error)
 
     def _note_rank(self) -> None:
-        """Of a process that no launcher has given one, once its process group is there."""
+        """Of a process that had none when its recording started, once its process group is there."""
         try:
-            if not self.rank and (found := role.of_group()):
+            if not self.has_rank and (found := role.of_group()):
                 _core.capture_note(found)
-                self.rank = found
+                self.has_rank = True
         except own(Exception) as error:  # nothing of this may reach the program
             self.failed("its rank is not known", error)
 

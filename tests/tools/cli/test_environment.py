@@ -68,6 +68,13 @@ def test_children_do_not_replace_the_trace_that_is_named(run: Run, tmp_path: Pat
         assert again.err.endswith(" exists; choose another name, or replace it with CUPTIMEM_OVERWRITE=1\n")
 
 
+def test_workers_without_a_rank_do_not_take_one_name(run: Run, tmp_path: Path) -> None:
+    """Ray gives its workers their ranks when they have started."""
+    pids = [run("-c", "import os; print(os.getpid())", env={"CUPTIMEM": "a-{rank}.cmem"}).out.strip() for _ in range(2)]
+    assert {path.name for path in tmp_path.iterdir()} == {"a-0.cmem", f"a-0.{pids[1]}.cmem"}
+    assert cuptimem.open(tmp_path / "a-0.cmem").environment["pid"] == pids[0]
+
+
 def test_the_command_itself_is_not_recorded(run: Run, tmp_path: Path) -> None:
     assert run("-m", "cuptimem", "--version", env={"CUPTIMEM": "1"}).err == ""
     done = run("-m", "cuptimem", "run", "-q", "-o", "a.cmem", "-c", "pass", env={"CUPTIMEM": "b.cmem"})
