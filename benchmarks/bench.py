@@ -468,12 +468,12 @@ def logged(quick: bool) -> Outcome:
     """What figures of each log add, which a callback of a trainer takes, too: to realistic steps, and to the worst."""
     out, times = _in_turn("logged", ("gpt", "small_step"), ["bare", "cuptimem", *LOGGED], quick)
     realistic = times["gpt"]
-    if installed("transformers") and installed("accelerate"):
-        out.rows += _in_turn("logged", ("trainer",), ["bare", CALLBACK], quick)[0].rows
-    else:
-        out.rows.append(
-            {"benchmark": "logged", "what": "trainer", "why": "transformers and accelerate are not installed"}
-        )
+    for trainer, needed in (("trainer", ("transformers", "accelerate")), ("lightning", ("lightning",))):
+        if all(map(installed, needed)):
+            out.rows += _in_turn("logged", (trainer,), ["bare", CALLBACK], quick)[0].rows
+        else:
+            why = f"{' or '.join(needed)} is not installed: python -m benchmarks --setup"
+            out.rows.append({"benchmark": "logged", "what": trainer, "why": why})
     ratio = paired(realistic["logged every 10 steps"]["step"], realistic["bare"]["step"], ratio=True)
     out.verdicts.append(Verdict(PROMISES["logged"], *percent(ratio)))
     return out

@@ -69,13 +69,13 @@ def recording(mode: str, folder: Path, number: int) -> Iterator[Any]:
             finally:
                 workloads.after_step = None
     elif mode == CALLBACK:
-        from cuptimem.integrations import TransformersCallback
+        from cuptimem import integrations
 
-        workloads.callbacks = lambda: [TransformersCallback(folder / f"{number}.cmem", summary=False)]
+        workloads.callbacks = lambda name: [getattr(integrations, name)(folder / f"{number}.cmem", summary=False)]
         try:
             yield None
         finally:
-            workloads.callbacks = list
+            workloads.callbacks = workloads.no_callbacks
     elif mode == EMPTY_CLIENT:
         client = empty_client()
         succeeded("subscribing", client.bench_subscribe(0, 1))

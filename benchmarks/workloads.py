@@ -117,7 +117,11 @@ def transformers() -> Steps:
     return timed(step)
 
 
-callbacks: Callable[[], list[Any]] = list  # of the trainer: the worker sets them
+def no_callbacks(_: str) -> list[Any]:
+    return []
+
+
+callbacks = no_callbacks  # of a trainer, the class's name: the worker sets them
 
 
 def trainer() -> Steps:
@@ -149,7 +153,56 @@ def trainer() -> Steps:
                 disable_tqdm=True,
                 use_cpu=True,
             )
-            Trainer(model, arguments, train_dataset=rows, callbacks=[Clock(), *callbacks()]).train()
+            added = [Clock(), *callbacks("TransformersCallback")]
+            Trainer(model, arguments, train_dataset=rows, callbacks=added).train()
+        return [after - before for before, after in pairwise(begun)]
+
+    return run
+
+
+def lightning() -> Steps:
+    """The same of Lightning, with a small GPT and a logger of CSV."""
+    import tempfile
+    from itertools import pairwise
+
+    import lightning.pytorch as pl
+    import torch
+    from lightning.pytorch.loggers import CSVLogger
+
+    from benchmarks.gpt import make
+
+    class Model(pl.LightningModule):  # type: ignore[misc]  # not installed where types are checked
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = make(width=128, heads=4, layers=2, context=64, vocabulary=512)
+
+        def training_step(self, batch: Any, _: int) -> Any:
+            return self.net(batch[:, :-1], batch[:, 1:].contiguous())
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.AdamW(self.parameters(), lr=1e-3)
+
+    torch.manual_seed(0)
+    model, rows = Model(), torch.randint(512, (512, 65))
+    begun: list[float] = []
+
+    class Clock(pl.Callback):  # type: ignore[misc]
+        def on_train_batch_start(self, *_: Any) -> None:
+            begun.append(time.thread_time())
+
+    def run(count: int) -> list[float]:
+        begun.clear()
+        with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder:
+            pl.Trainer(
+                accelerator="cpu",
+                max_steps=count + 1,
+                log_every_n_steps=10,
+                logger=CSVLogger(folder),
+                callbacks=[Clock(), *callbacks("LightningCallback")],
+                enable_checkpointing=False,
+                enable_model_summary=False,
+                enable_progress_bar=False,
+            ).fit(model, torch.utils.data.DataLoader(rows, batch_size=8))
         return [after - before for before, after in pairwise(begun)]
 
     return run
@@ -216,6 +269,7 @@ WORKLOADS: dict[str, Callable[[], Steps]] = {
     "transformers": transformers,
     "resnet": resnet,
     "trainer": trainer,
+    "lightning": lightning,
 }
 
 # steps in a block (the first of each is dropped: a recorder that just started learns all its stacks in it), rounds
@@ -226,6 +280,7 @@ SIZES = {
     "transformers": (7, 15),
     "resnet": (7, 11),
     "trainer": (41, 9),
+    "lightning": (41, 9),
 }
 QUICK = {
     "micro": (3, 2),
@@ -234,4 +289,5 @@ QUICK = {
     "transformers": (2, 1),
     "resnet": (2, 1),
     "trainer": (12, 2),
+    "lightning": (12, 2),
 }

@@ -6,6 +6,7 @@ cost one reading of the trace together (docs/internals/windows.md), with the int
 
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +17,9 @@ from cuptimem.record import recorder
 from cuptimem.report import load
 from cuptimem.report.leaks import growth_per_step
 
-EVENTS = 20_000  # of a stretch that is read ahead of the next log: some 10 ms of the thread beside the program
-WAIT = 0.01  # seconds that a log waits for what is still to be read
+EVENTS = 10_000  # of a stretch that is read ahead of the next log: some 3 ms of the thread beside the program
+_WAIT = 0.01  # seconds that a log waits for what is still to be read, at most, and
+_SHARE = 0.005  # of the time since the last log: a hundredth of a second is much where steps are short
 _JUDGED = 4_000_000  # events up to which the whole recording is read for its leaks, at 16, 32, 64, ... steps
 _POLL = 0.25  # seconds between looks at what other ranks have written
 
@@ -26,11 +28,12 @@ class LiveReader:
     """Reads what was recorded since it began. `poll` is called by its thread a few times a second, if it is given."""
 
     def __init__(
-        self, outer: recorder.Window, wait: float, refused: Callable[[], None], poll: Callable[[], None] | None
+        self, outer: recorder.Window, wait: float | None, refused: Callable[[], None], poll: Callable[[], None] | None
     ) -> None:
         self._core = recording_core()
         self._outer = outer
         self._wait = wait
+        self._taken = time.monotonic()  # the last log
         self._trace: object = None
         self._refused = refused
         self._poll = poll
@@ -73,8 +76,13 @@ class LiveReader:
 
     def take(self, wait: float | None = None) -> dict[str, int]:
         """The figures since the last call, as far as they are read in that time; with `memory/step`."""
+        began, self._taken = self._taken, time.monotonic()
+        if wait is None:
+            wait = self._wait
+        if wait is None:
+            wait = min(_WAIT, _SHARE * (self._taken - began))
         with self._changed:
-            self._changed.wait_for(lambda: not self._jobs and not self._busy, self._wait if wait is None else wait)
+            self._changed.wait_for(lambda: not self._jobs and not self._busy, wait)
             found: dict[str, int] = {}
             for phase in list(self._figures):
                 # What training does between a step's log and that of an evaluation behind it is the next step's.

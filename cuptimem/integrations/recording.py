@@ -11,7 +11,7 @@ from typing import Any
 from cuptimem import environ, interpreter, naming
 from cuptimem.errors import own
 from cuptimem.integrations.figures import TRAIN
-from cuptimem.integrations.live import WAIT, LiveReader
+from cuptimem.integrations.live import LiveReader
 from cuptimem.output.text import oom_views, text, views
 from cuptimem.record import recorder, refusals
 from cuptimem.record.profiler import Profile
@@ -26,7 +26,8 @@ class Recording:
 
     path: of the trace, with {rank} and {pid} filled in; None: as `cuptimem run` names it. In a process that is recorded
     already there is no trace of its own. summary: at the end, by rank 0. wait: seconds that a log waits for what is
-    still to be read; what is not read by then is in the next log. options: of cuptimem.profile.
+    still to be read (None: a little, docs/trainers.md); what is not read by then is in the next log. options: of
+    cuptimem.profile.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Recording:
         path: str | os.PathLike[str] | None = None,
         *,
         summary: bool = True,
-        wait: float = WAIT,
+        wait: float | None = None,
         **options: Any,
     ) -> None:
         self._inner = Profile(None, **options)  # raises for what is no option, now
