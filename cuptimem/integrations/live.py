@@ -46,7 +46,7 @@ class LiveReader:
         self._used: dict[str, int] = {}  # of devices, when the driver was last asked
         self._read_step = 0  # the step at whose end the newest figures are
         self._growth: int | None = None
-        self._steps, self._steps_taken, self._judge_at = 0, 0, 16
+        self.steps, self._steps_taken, self._judge_at = 0, 0, 16
         self._cut_at = 0
         self._window: recorder.Window | None = self._open()
         self._thread = threading.Thread(target=self._run, name="cuptimem figures", daemon=True)
@@ -56,7 +56,7 @@ class LiveReader:
 
     def step(self, phase: str, step: int) -> None:
         """A training step has ended: what was recorded is read ahead, if it is much."""
-        self._steps += 1
+        self.steps += 1
         events = self._core.capture_counts()["events"]
         if events - self._cut_at >= EVENTS and not self._jobs:
             self.cut(phase, step)
@@ -86,9 +86,9 @@ class LiveReader:
             found: dict[str, int] = {}
             for phase in list(self._figures):
                 # What training does between a step's log and that of an evaluation behind it is the next step's.
-                if phase != figures.TRAIN or self._steps > self._steps_taken:
+                if phase != figures.TRAIN or self.steps > self._steps_taken:
                     found |= self._figures.pop(phase)
-            self._steps_taken = self._steps
+            self._steps_taken = self.steps
             if found:
                 found[f"{figures.PREFIX}step"] = self._read_step
             if self._growth is not None:
@@ -157,9 +157,9 @@ class LiveReader:
 
     def _judge(self) -> None:
         """Reads all of the recording for its leaks, each time that the steps have doubled."""
-        if self._steps < self._judge_at or self._core.capture_counts()["events"] > _JUDGED:
+        if self.steps < self._judge_at or self._core.capture_counts()["events"] > _JUDGED:
             return
-        self._judge_at = 2 * self._steps
+        self._judge_at = 2 * self.steps
         try:
             path, number = self._outer.file.path, self._outer.number
             report = load.analyze(path, window=number, default_code=self._outer.code)

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from cuptimem import environ, interpreter, naming
-from cuptimem.errors import own
+from cuptimem.errors import own, recording_core
 from cuptimem.integrations.figures import TRAIN
 from cuptimem.integrations.live import LiveReader
 from cuptimem.output.text import oom_views, text, views
 from cuptimem.record import recorder, refusals
 from cuptimem.record.profiler import Profile
+from cuptimem.report import logged
 from cuptimem.report.model import OutOfMemory, Report
 
 _PAGE = ".oom.txt"
@@ -44,6 +45,7 @@ class Recording:
         self._profile: Profile | None = None
         self._live: LiveReader | None = None
         self._phase, self._step = TRAIN, 0
+        self._first: int | None = None  # of the steps; None: none yet, or they did not count on by one
         self._pages: set[str] = set()
         self._began = 0.0
         self._folder_changed = 0
@@ -79,7 +81,9 @@ class Recording:
             profile.start()
             run = profile._current()
             assert run is not None and run.window is not None
-            self._began, self._phase = time.time() - 1, phase
+            self._began, self._phase, self._first = time.time() - 1, phase, None
+            if profile is self._outer and phase != TRAIN:
+                recording_core().capture_note({logged.PHASE: phase})
             poll = self._tell_of_others if self._has_others else None
             self._live = LiveReader(run.window, self._wait, self._write_caught, poll)
         except own(Exception) as error:
@@ -108,6 +112,8 @@ class Recording:
                 live.take(_PATIENCE)
             live.stop()
             refused = error is not None and refusals.is_of(error)
+            if self._first is not None:
+                recording_core().capture_note({logged.STEPS: f"{self._first}-{self._step}"})
             run = profile._current()
             if run is not None:
                 profile._end(run, error)
@@ -135,8 +141,12 @@ class Recording:
 
     def step(self, step: int) -> None:
         """The training step of this number has ended."""
-        self._step = step
+        before, self._step = self._step, step
         if self._live is not None:
+            if not self._live.steps:
+                self._first = step
+            elif step != before + 1:
+                self._first = None
             self._live.step(self._phase, step)
 
     def figures(self, wait: float | None = None) -> dict[str, int]:

@@ -6,9 +6,9 @@ from cuptimem.output.text import advice_views, garbage_views, held_views
 from cuptimem.output.text.blocks import CODE, LINE, Block, Column, Table, Text
 from cuptimem.output.text.fragmentation_views import variable
 from cuptimem.output.text.ledger_views import prose
-from cuptimem.output.text.peak_views import by_origin, named_tensors, phase
+from cuptimem.output.text.peak_views import by_origin, named_tensors, numbered, phase
 from cuptimem.output.text.words import code, count, duration, function, place, plural, share, size, where
-from cuptimem.report import grouping
+from cuptimem.report import grouping, logged
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.held import HeldLine
 from cuptimem.report.model import Contributor, OutOfMemory, Report, first_lines, lines_of
@@ -28,7 +28,7 @@ def page(report: Report, oom: OutOfMemory) -> list[Block]:
     def lines(oom: OutOfMemory) -> Table:
         return _lines(oom, held)
 
-    blocks = [*_asked(oom), Text(), *_memory(oom)]
+    blocks = [*_asked(report, oom), Text(), *_memory(oom)]
     if oom.contributors:
         for by, table in (("category", _categories), ("line", lines), ("module", _modules)):
             if by != "module" or any(c.module is not None for c in oom.contributors):
@@ -87,8 +87,8 @@ def _at(oom: OutOfMemory) -> str:
     return f" at {place(oom.frame)}" if oom.frame is not None else ""
 
 
-def _asked(oom: OutOfMemory) -> list[Block]:
-    step = f"in step {oom.step}, " if oom.step is not None else ""
+def _asked(report: Report, oom: OutOfMemory) -> list[Block]:
+    step = f"in step {numbered(oom.step, logged.numbers(report))}, " if oom.step is not None else ""
     moment = f"{step}{duration(oom.time_ns)} after the start"
     blocks: list[Block] = [Text(f"Out of memory on {oom.device}: {size(oom.requested)} refused, {moment}", "title")]
     frame = oom.frame

@@ -1,6 +1,7 @@
 """What a device held at a moment, or gave out, line by line."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from cuptimem.output.text import garbage_views, held_views
@@ -17,11 +18,16 @@ _TENSORS = 3  # named of an entry, if that takes no more than
 _NAMES_WIDTH = 90  # characters
 
 
-def moment(contents: Contents) -> str:
-    """Of what the bytes are."""
+def numbered(step: int, logged: Mapping[int, int]) -> str:
+    """43; 43 (logged as 40)"""
+    return f"{step} (logged as {logged[step]})" if step in logged else str(step)
+
+
+def moment(contents: Contents, logged: Mapping[int, int] = MappingProxyType({})) -> str:
+    """Of what the bytes are. logged: numbers of steps in the program's logs."""
     step = contents.step
     if contents.what == "peak":
-        inside = f"in step {step}, " if step is not None else ""
+        inside = f"in step {numbered(step, logged)}, " if step is not None else ""
         return f"{inside}{duration(contents.time_ns)} after the start"
     words = {
         "start": ("at the start", f"at the start of step {step}"),

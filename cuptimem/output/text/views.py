@@ -2,8 +2,9 @@
 
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from cuptimem.output.text import (
     account_views,
@@ -27,7 +28,7 @@ from cuptimem.output.text.blocks import Block, Column, Table, Text
 from cuptimem.output.text.clock_views import counted_by, loop_lines, notes
 from cuptimem.output.text.peak_views import asked, lines_table, moment
 from cuptimem.output.text.words import count, duration, first_loops, plural, signed, size
-from cuptimem.report import own_code
+from cuptimem.report import logged, own_code
 from cuptimem.report.account import Account
 from cuptimem.report.diff import DeviceDiff
 from cuptimem.report.fragmentation import Fragmentation
@@ -41,6 +42,7 @@ _TOP = 6  # with all else that a training has, a screen of 24 lines
 
 
 _FACTS = {
+    logged.PHASE: "{}",
     "exception": "ended by {}",
     "simulated": "simulated {}",
     "torch": "torch {}",
@@ -221,7 +223,7 @@ def summary(report: Report, at: str = "peak") -> list[Block]:
         if contents.bytes == 0 and device.peak.bytes == 0:
             continue
         what = "What the peak on {} is made of" if at == "peak" else "What is alive on {}"
-        when = held_views.at_end(report) if at == "end" else moment(contents)
+        when = held_views.at_end(report) if at == "end" else moment(contents, logged.numbers(report))
         title = f"{what.format(device.name)}: {size(contents.bytes)}, {when}"
         blocks += [Text(), Text(title, "title"), *account_views.short(contents)]
         blocks += garbage_views.at_peak(report, contents)
@@ -305,6 +307,8 @@ def _trend(report: Report) -> list[Block]:
         named, rest = first_loops(counts)
         if not blocks:
             split = f": {_loops(counts)}" if len(loops) > 1 else ""
+            if own := list(logged.numbers(report).values()):
+                split += f"; in the logs {own[0]} to {own[-1]}"
             blocks.append(Text(f"Steps: {len(steps)}, counted by {counted_by(report.clock)}{split}", "title"))
             blocks += [*notes(report.clock), *(loop_lines(report) if any(" 2" in loop for loop in named) else ())]
         for loop in named:
@@ -417,7 +421,7 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
         return [*blocks, Text(), *_trend(report)]
     blocks += [Text(), Text(f"Counted by {counted_by(report.clock)}", "title"), *notes(report.clock)]
     blocks += loop_lines(report)
-    blocks.append(steps_table(report.steps, rows))
+    blocks.append(steps_table(report.steps, rows, logged.numbers(report)))
     if any(step.incomplete for step in rows):
         blocks += incomplete(report)
     if left_out:
@@ -425,10 +429,15 @@ def steps(report: Report, rows: tuple[Step, ...], left_out: int) -> list[Block]:
     return blocks
 
 
-def steps_table(all_steps: Sequence[Step], rows: Sequence[Step]) -> Table:
-    """Some of the steps, in their order; the change is that against the step before, shown or not."""
+def steps_table(
+    all_steps: Sequence[Step], rows: Sequence[Step], own: Mapping[int, int] = MappingProxyType({})
+) -> Table:
+    """Some of the steps, in their order; the change is that against the step before, shown or not. own: their numbers
+    in the program's logs."""
     alike = {name for name in ("loop", "device") if len({getattr(step, name) for step in all_steps}) < 2}
     columns = [(column, cell) for column, cell in _STEP_COLUMNS if column.name not in alike]
+    if own:
+        columns.insert(1, (Column("logged as", right=True), lambda step, _: str(own.get(step.index, ""))))
     cells: list[tuple[str, ...]] = []
     last = rows[0].index if rows else 0
     ends = {(step.device, step.index): step.end for step in all_steps}

@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import cuptimem
+from cuptimem.output.text import text, views
+from cuptimem.report import logged
 from tests.conftest import Result
 
 pytestmark = pytest.mark.torch
@@ -58,6 +62,41 @@ def test_an_evaluation_has_its_own_figures(forked: Run) -> None:
     assert last["memory/evaluate/cpu/peak_bytes"] == row["memory/evaluate/cpu/peak_bytes"]
     assert row["memory/cpu/peak_bytes"] < 2 * result
     assert row["memory/growth_bytes_per_step"] == 0
+
+
+NUMBERED = """
+import torch, cuptimem
+model = torch.nn.Linear(256, 256, bias=False)
+optimizer = torch.optim.SGD(model.parameters())
+with cuptimem.log(print, path="run.cmem") as memory:
+    for step in range(101, 113):
+        model(torch.ones(step, 256)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        memory.step(step)
+        if step == 108:
+            with memory.phase("evaluate"), torch.no_grad():
+                for _ in range(4):
+                    model(torch.ones(2, 256)).sum()
+"""
+
+
+def test_a_report_has_the_steps_numbers_in_the_logs(forked: Run) -> None:
+    done = forked("-c", NUMBERED, cwd=Path.cwd())
+    assert done.code == 0, done.err
+    report = cuptimem.open("run.cmem")
+    assert report.loops == {"training": 12, "evaluation": 4}
+    assert logged.numbers(report) == dict(zip([*range(8), *range(12, 16)], range(101, 113), strict=True))
+    assert "in step 15 (logged as 112)" in done.err and "in the logs 101 to 112" in " ".join(done.err.split())
+    shown = text.render(views.steps(report, report.steps, 0), 120)
+    assert "15        112  training" in shown and "11             evaluation" in shown
+
+
+@pytest.mark.parametrize("said", ["101-113", "1-2-3", "-", "", "101", "x-y", f"{'9' * 30}-{'9' * 5000}"])
+def test_numbers_that_do_not_agree_are_not_shown(forked: Run, said: str) -> None:
+    assert forked("-c", NUMBERED, cwd=Path.cwd()).code == 0
+    report = cuptimem.open("run.cmem")
+    assert logged.numbers(replace(report, environment={**report.environment, logged.STEPS: said})) == {}
 
 
 def test_a_refusal_has_its_page_and_the_exception_its_path(forked: Run) -> None:

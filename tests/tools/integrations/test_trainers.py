@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import cuptimem
+from cuptimem.report import logged
 from tests.conftest import ROOT, clean_environment
 from tests.tools.ranks import test_starting as starting
 
@@ -82,7 +83,8 @@ def test_a_trainers_log_history_and_its_reporters_have_the_figures(trainer_pytho
         assert "memory/cpu/peak_bytes" not in row
     assert any("memory/save/cpu/peak_bytes" in row for row in history)
     assert "memory/" not in done.stdout  # the console
-    assert cuptimem.open(tmp_path / "run-0.cmem").loops["training"] == 20
+    assert list(logged.numbers(cuptimem.open(tmp_path / "run-0.cmem")).values()) == list(range(1, 21))
+    assert cuptimem.open(tmp_path / "run-0-2.cmem").environment[logged.PHASE] == "predict"
     assert "cuptimem summary run-0.cmem" in done.stderr and "run-0-2.cmem" in done.stderr  # train, then predict
     (run,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
     data = run.read_bytes()
@@ -142,7 +144,11 @@ def test_lightning(trainer_python: str, tmp_path: Path) -> None:
         check_parts(row)
         assert row["memory/cpu/peak_parameters_bytes"] == row["memory/cpu/peak_gradients_bytes"] == WEIGHT
         assert row["memory/cpu/peak_state_bytes"] == STATE
-    assert cuptimem.open(tmp_path / "run-0.cmem").loops["training"] == 20
+    assert list(logged.numbers(cuptimem.open(tmp_path / "run-0.cmem")).values()) == list(range(1, 21))
+    assert [cuptimem.open(tmp_path / f"run-0-{n}.cmem").environment[logged.PHASE] for n in (2, 3)] == [
+        "test",
+        "predict",
+    ]
     for phase in ("sanity_check", "evaluate", "test", "predict"):
         assert any(f"memory/{phase}/cpu/peak_bytes" in row for row in rows), phase
     assert (tmp_path / "run-0.cmem").exists() and (tmp_path / "run-0-2.cmem").exists()  # fit, test
