@@ -133,6 +133,15 @@ def test_a_trainer_that_is_refused_memory(trainer_python: str, tmp_path: Path) -
     assert done.stderr.rstrip().endswith(f"cuptimem: what the memory was made of: {page}")
 
 
+def test_a_trainer_that_catches_the_refusal(trainer_python: str, tmp_path: Path) -> None:
+    """auto_find_batch_size: it goes on with half the batch."""
+    done = start(trainer_python, tmp_path, "hf.py", "caught")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "torch.empty(10**15)" in (tmp_path / "run-0.oom.txt").read_text()
+    assert done.stderr.count("out of memory on cpu: run-0.oom.txt") == 1
+    assert list(logged.numbers(cuptimem.open(tmp_path / "run-0.cmem")).values()) == list(range(1, 21))
+
+
 def test_lightning(trainer_python: str, tmp_path: Path) -> None:
     done = start(trainer_python, tmp_path, "pl.py")
     assert done.returncode == 0, done.stderr[-3000:]

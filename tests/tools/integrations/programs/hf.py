@@ -5,7 +5,13 @@ import os
 import sys
 
 import torch
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    Trainer,
+    TrainingArguments,
+    default_data_collator,
+)
 
 import cuptimem
 
@@ -22,6 +28,12 @@ class Rows(torch.utils.data.Dataset):
         if length > 16:
             torch.empty(length, dtype=torch.float64)
         return {"input_ids": torch.arange(16), "labels": torch.tensor(at % 2)}
+
+
+def collate(rows):
+    if mode == "caught" and len(rows) == 2:  # the evaluation has eight
+        torch.empty(10**15)
+    return default_data_collator(rows)
 
 
 model = BertForSequenceClassification(
@@ -43,12 +55,15 @@ arguments = TrainingArguments(
     trackio_space_id=None,
     per_device_train_batch_size=2,
     gradient_accumulation_steps=2,
+    auto_find_batch_size=mode == "caught",
     use_cpu=True,
     disable_tqdm=True,
     seed=1,
 )
 callbacks = [] if mode == "report_to" else [cuptimem.integrations.TransformersCallback("run-{rank}.cmem", wait=60)]
-trainer = Trainer(model, arguments, train_dataset=Rows(), eval_dataset=Rows(), callbacks=callbacks)
+trainer = Trainer(
+    model, arguments, train_dataset=Rows(), eval_dataset=Rows(), data_collator=collate, callbacks=callbacks
+)
 trainer.train()
 with open("history.json", "w") as file:
     json.dump(trainer.state.log_history, file)
