@@ -117,8 +117,9 @@ def mlflow_steps(python: str, folder: Path, metric: str) -> list[int]:
     return sorted(found)
 
 
-def test_report_to(trainer_python: str, tmp_path: Path) -> None:
-    done = start(trainer_python, tmp_path, "hf.py", "report_to")
+@pytest.mark.parametrize("mode", ["report_to", "attach"])
+def test_a_callback_that_is_no_argument(trainer_python: str, tmp_path: Path, mode: str) -> None:
+    done = start(trainer_python, tmp_path, "hf.py", mode)
     assert done.returncode == 0, done.stderr[-3000:]
     history = json.loads((tmp_path / "history.json").read_text())
     assert "memory/process_bytes" in history[-1]
@@ -145,7 +146,9 @@ def test_a_trainer_that_catches_the_refusal(trainer_python: str, tmp_path: Path)
 def test_lightning(trainer_python: str, tmp_path: Path) -> None:
     done = start(trainer_python, tmp_path, "pl.py")
     assert done.returncode == 0, done.stderr[-3000:]
-    with open(next(tmp_path.rglob("metrics.csv")), encoding="utf-8") as file:
+    (dashed,) = (tmp_path / "dashed").rglob("metrics.csv")
+    assert "memory-evaluate-cpu-peak_bytes" in dashed.read_text() and "memory/" not in dashed.read_text()
+    with open(next((tmp_path / "logs").rglob("metrics.csv")), encoding="utf-8") as file:
         rows = [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
     trained = [row for row in rows if "memory/cpu/peak_bytes" in row]
     assert [row["memory/step"] for row in trained] == [5, 10, 15, 20]

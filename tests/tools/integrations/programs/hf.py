@@ -60,10 +60,14 @@ arguments = TrainingArguments(
     disable_tqdm=True,
     seed=1,
 )
-callbacks = [] if mode == "report_to" else [cuptimem.integrations.TransformersCallback("run-{rank}.cmem", wait=60)]
+callbacks = (
+    [] if mode in ("report_to", "attach") else [cuptimem.integrations.TransformersCallback("run-{rank}.cmem", wait=60)]
+)
 trainer = Trainer(
     model, arguments, train_dataset=Rows(), eval_dataset=Rows(), data_collator=collate, callbacks=callbacks
 )
+if mode == "attach":
+    cuptimem.integrations.TransformersCallback("cuptimem-hf.{pid}.cmem").attach(trainer)
 trainer.train()
 with open("history.json", "w") as file:
     json.dump(trainer.state.log_history, file)

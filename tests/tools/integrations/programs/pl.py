@@ -31,6 +31,10 @@ class Model(LightningModule):
         return torch.optim.Adam(self.parameters(), foreach=False)
 
 
+class Dashed(CSVLogger):
+    group_separator = "-"
+
+
 loader = torch.utils.data.DataLoader(torch.ones(40, 256), batch_size=2)
 callback = cuptimem.integrations.LightningCallback("run-{rank}.cmem", wait=60)
 trainer = Trainer(
@@ -38,7 +42,7 @@ trainer = Trainer(
     max_epochs=2,
     accumulate_grad_batches=2,
     log_every_n_steps=5,
-    logger=CSVLogger("logs"),
+    logger=[CSVLogger("logs"), Dashed("dashed")],
     callbacks=[callback],
     enable_progress_bar=False,
     enable_model_summary=False,
