@@ -64,9 +64,10 @@ class _Child:
         from cuptimem.simulation import fake_group
         from cuptimem.simulation.computed import Computed
         from cuptimem.simulation.data_sizes import Assumed
+        from cuptimem.simulation.elements import passed_over
         from cuptimem.simulation.host_reads import HostReads
 
-        self.torch = torch
+        self.torch, self.passed_over = torch, passed_over
         given = {name[7:]: float(value) for name, value in self.settings.items() if name.startswith("assume.")}
         self.assumed = Assumed(given, self.settings["high_end"] == "1", self.write)
         branches, integers = self.settings["other_branches"] == "1", int(self.settings["other_integers"])
@@ -142,7 +143,7 @@ class _Child:
         if ended:
             try:
                 note["exception"] = _exception()
-                note["cuda"] = None if self.torch is None else _cuda(self.torch)
+                note["cuda"] = None if self.torch is None else _cuda(self.torch, self.passed_over())
             except own(Exception) as error:  # of a program that is ending, nothing is certain
                 self.problems.append(f"how it ended is not known: {type(error).__name__}: {error}")
         note["problems"] = [
@@ -283,7 +284,7 @@ def _innermost(traceback: TracebackType | None, library: bool) -> list[Any] | No
     return found
 
 
-def _cuda(torch: ModuleType) -> dict[str, Any]:
+def _cuda(torch: ModuleType, passed_over: int) -> dict[str, Any]:
     """What PyTorch's allocator counted. The program may have reset its peaks: the trace has them whole."""
     cuda = torch.cuda
     if not cuda.is_initialized():
@@ -308,5 +309,6 @@ def _cuda(torch: ModuleType) -> dict[str, Any]:
         "initialized": True,
         "backend": cuda.get_allocator_backend(),
         "settings": describe() if describe is not None else None,
+        "passed_over": passed_over,
         "devices": devices,
     }

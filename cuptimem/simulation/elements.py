@@ -95,6 +95,13 @@ class OneThread:
             self._set(self._thread.before)
 
 
+def passed_over() -> int:
+    """Requests of this process that its allocator refused to PyTorch's convolutions, which went on with less."""
+    count = ctypes.CDLL(None).cm_sim_passed_over
+    count.restype = ctypes.c_int64
+    return int(count())
+
+
 def _openmp() -> ctypes.CDLL | None:
     """The one that is loaded; PyTorch brings its own, under a name of its own."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:

@@ -79,7 +79,7 @@ class Facts:
     report_problem: str
     devices: tuple[DeviceFacts, ...]
     processes: int  # that used a device
-    ooms: int  # requests that PyTorch's allocator had to refuse
+    ooms: int  # requests that PyTorch's allocator had to refuse, but for those that its convolutions caught
     retries: int  # that it could serve only after it had emptied its cache
     chain: tuple[Raised, ...] | None  # the exception that ended it, outermost first; None: none is known
     elsewhere: tuple[Raised, ...]  # exceptions that ended a thread, or another of its processes
@@ -189,9 +189,7 @@ def collect(run: Run, path: str | None = None) -> Facts:
         report_problem=problem,
         devices=_devices(run, report),
         processes=len(processes),
-        ooms=max(
-            0 if report is None else len([oom for oom in report.ooms if oom.device not in HOST]), _stat(run, "ooms")
-        ),
+        ooms=_ooms(run, report),
         retries=_stat(run, "retries"),
         chain=_chain(run),
         elsewhere=_elsewhere(run),
@@ -253,6 +251,12 @@ def _stats(run: Run) -> list[Mapping[str, Any]]:
 
 def _stat(run: Run, name: str) -> int:
     return sum(int(device[name]) for device in _stats(run))
+
+
+def _ooms(run: Run, report: Report | None) -> int:
+    recorded = 0 if report is None else len([oom for oom in report.ooms if oom.device not in HOST])
+    passed_over = sum(int(note["cuda"].get("passed_over", 0)) for note in run.notes if note["cuda"])
+    return max(0, max(recorded, _stat(run, "ooms")) - passed_over)
 
 
 def _devices(run: Run, report: Report | None) -> tuple[DeviceFacts, ...]:

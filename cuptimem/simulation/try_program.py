@@ -19,6 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from cuptimem.simulation import changes, try_files
 from cuptimem.simulation.changes import change, stepping
+from cuptimem.simulation.elements import passed_over
 from cuptimem.simulation.places import is_library
 
 
@@ -164,7 +165,7 @@ class Run:
 
 
 def _refused_and_beside() -> tuple[int, int]:
-    """Requests that the allocator refused, and what the fullest device has in use that is not PyTorch's."""
+    """Requests that the allocator refused the program, and what the fullest device has in use that is not PyTorch's."""
     cuda: Any = torch.cuda
     ooms, beside = 0, [0]
     for index in range(cuda.device_count() if cuda.is_initialized() else 0):
@@ -172,7 +173,7 @@ def _refused_and_beside() -> tuple[int, int]:
         free, total = cuda.mem_get_info(index)
         ooms += stats.get("num_ooms", 0)
         beside.append(total - free - stats.get("reserved_bytes.all.current", 0))
-    return ooms, max(beside)
+    return max(0, ooms - passed_over()), max(beside)
 
 
 def _execute(code: types.CodeType, file: str | None) -> None:

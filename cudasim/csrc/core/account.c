@@ -135,13 +135,23 @@ void cm_sim_account_log(cm_sim_log_op op, const cm_sim_block *block, int64_t cha
     });
 }
 
+static _Thread_local bool refused; /* what the thread last asked a device for */
+
+bool cm_sim_was_refused(void)
+{
+    bool was = refused;
+    refused = false;
+    return was;
+}
+
 bool cm_sim_account_take(int device, size_t charge, size_t bytes, cm_sim_kind kind)
 {
     account *to = &accounts[device];
     cm_sim_report_device *report = counters(device);
     uint64_t total = cm_sim_config_get()->device[device].memory;
 
-    if (charge > total || to->used > total - charge) {
+    refused = charge > total || to->used > total - charge;
+    if (refused) {
         uint64_t least = atomic_load(&report->refused_least);
         count(&report->refused);
         if (least == 0 || bytes < least)

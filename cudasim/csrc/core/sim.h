@@ -153,6 +153,8 @@ int cm_sim_context_new(int device, unsigned *number);
  * have; physical memory and what is mapped belong to the process. false: it is not there. */
 bool cm_sim_context_end(int device, unsigned number);
 int cm_sim_memory_info(int device, size_t *free_bytes, size_t *total);
+/* Whether a device refused what the calling thread last asked it for; true once. */
+bool cm_sim_was_refused(void);
 /* Used now and at most, context and libraries included. */
 void cm_sim_used(int device, size_t *now, size_t *peak);
 

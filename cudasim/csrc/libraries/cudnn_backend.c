@@ -1,4 +1,4 @@
-/* cuDNN's backend (graph) interface: descriptors are bags of attributes, one engine runs any graph.
+/* cuDNN's backend (graph) interface: descriptors are bags of attributes, an engine runs any graph.
  *
  * THE WORKSPACE MODEL. How much scratch memory a convolution or an attention takes is cuDNN's own
  * choice, from nothing to gigabytes, and the largest part of a simulated peak that is not known.
@@ -13,6 +13,10 @@
  *               For any other graph that multiplies matrices (attention): its largest tensor in
  *               single precision. Each copy begins at a multiple of 256 bytes.
  *
+ * A convolution that takes one has further engines, each with half of the one before and the last
+ * with none, as implicit products of matrices need none: PyTorch tries them in turn until one finds
+ * room, and catches what its allocator throws until then. cm_sim_passed_over counts that.
+ *
  * Graphs without either (pointwise, normalization) need nothing. Each answer is noted as modelled;
  * the scratch that cuDNN's front end, compiled into PyTorch, adds by itself is real. */
 
@@ -21,6 +25,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { ENGINES = 5 }; /* of a convolution with a workspace */
 
 enum {
     KIND_ENGINE = 2,
@@ -64,7 +70,11 @@ typedef struct descriptor {
     int kind, holders;
     bool finalized;
     cm_sim_attribute *attributes;
+    struct descriptor *next, *previous; /* of executed plans */
 } descriptor;
+
+static descriptor *executed; /* PyTorch keeps them to execute them again */
+static int64_t passed_over;
 
 /* One lock for the reference counts: descriptors are shared between plans, plans between threads.
  */
@@ -120,6 +130,12 @@ static void drop_attributes(descriptor *what)
 static void release(descriptor *what)
 {
     if (what && --what->holders == 0) {
+        if (what->next)
+            what->next->previous = what->previous;
+        if (what->previous)
+            what->previous->next = what->next;
+        else if (what == executed)
+            executed = what->next;
         drop_attributes(what);
         free(what);
     }
@@ -176,10 +192,15 @@ size_t cm_sim_dnn_copy(size_t elements, int type, bool filter)
     return (elements * element + 255) & ~(size_t)255;
 }
 
-size_t cm_sim_dnn_workspace(const char *what, size_t allowance)
+static size_t granted(size_t allowance)
 {
     int64_t asked = cm_sim_config_get()->conv_workspace;
-    return cm_sim_modelled(what, asked >= 0 ? (size_t)asked : allowance);
+    return asked >= 0 ? (size_t)asked : allowance;
+}
+
+size_t cm_sim_dnn_workspace(const char *what, size_t allowance)
+{
+    return cm_sim_modelled(what, granted(allowance));
 }
 
 /* The first descriptor that an attribute names. */
@@ -233,7 +254,13 @@ static void add_operation(const descriptor *operation, sums *total)
         }
 }
 
-static size_t graph_workspace(const descriptor *graph)
+typedef struct need {
+    const char *name; /* of the workspace; NULL: none */
+    size_t most;      /* bytes that the first engine takes */
+    int64_t engines;
+} need;
+
+static need need_of(const descriptor *graph)
 {
     const cm_sim_attribute *operations =
         graph ? cm_sim_attribute_get(graph->attributes, GRAPH_OPERATIONS) : NULL;
@@ -253,17 +280,85 @@ static size_t graph_workspace(const descriptor *graph)
             add_operation(operation, &product);
         }
     }
-    if (convolves)
-        return cm_sim_dnn_workspace("cuDNN convolution workspace", convolution.all);
+    if (convolves) {
+        size_t most = granted(convolution.all);
+        return (need){"cuDNN convolution workspace", most, most > 0 ? ENGINES : 1};
+    }
     if (multiplies)
-        return cm_sim_dnn_workspace("cuDNN attention workspace", product.largest);
-    return 0;
+        return (need){"cuDNN attention workspace", granted(product.largest), 1};
+    return (need){NULL, 0, 1};
+}
+
+static const descriptor *engine_of(const descriptor *what)
+{
+    const descriptor *config = what->kind == KIND_PLAN ? child(what, PLAN_CONFIG) : what;
+    return child(config, CONFIG_ENGINE);
+}
+
+static int64_t engine_index(const descriptor *engine)
+{
+    const cm_sim_attribute *found =
+        engine ? cm_sim_attribute_get(engine->attributes, ENGINE_INDEX) : NULL;
+    int64_t index = 0;
+    if (found && found->type == INT64 && found->count)
+        memcpy(&index, found->data, sizeof index);
+    return index > 0 && index < ENGINES ? index : 0;
 }
 
 static size_t workspace(const descriptor *what)
 {
-    const descriptor *config = what->kind == KIND_PLAN ? child(what, PLAN_CONFIG) : what;
-    return graph_workspace(child(child(config, CONFIG_ENGINE), ENGINE_GRAPH));
+    const descriptor *engine = engine_of(what);
+    need found = need_of(child(engine, ENGINE_GRAPH));
+    int64_t index = engine_index(engine);
+    if (!found.name)
+        return 0;
+    return cm_sim_modelled(found.name, index == ENGINES - 1 ? 0 : found.most >> index);
+}
+
+/* --- plans that find no room for their workspace ---------------------------------------------- */
+
+/* Whether two descriptors say the same. Graphs have a few levels, so it may call itself. */
+static bool same(const descriptor *one, const descriptor *other)
+{
+    if (!one || !other || one->kind != other->kind)
+        return one == other;
+    const cm_sim_attribute *a = one->attributes, *b = other->attributes;
+    for (; a && b; a = a->next, b = b->next) {
+        if (a->name != b->name || a->type != b->type || a->count != b->count)
+            return false;
+        if (a->type == HANDLE || a->type == POINTER)
+            continue;
+        if (a->type != DESCRIPTOR && memcmp(a->data, b->data, a->bytes) != 0)
+            return false;
+        for (int64_t i = 0; a->type == DESCRIPTOR && i < a->count; i++)
+            if (!same(children(a)[i], children(b)[i]))
+                return false;
+    }
+    return a == b;
+}
+
+/* A plan is made right after the device refused its thread something. PyTorch's allocator threw,
+ * and a convolution caught that, where a plan before it has just been tried: that of the engine
+ * before it, or one that PyTorch kept for the same graph. */
+static bool passes_over(const descriptor *plan)
+{
+    const descriptor *engine = engine_of(plan), *graph = child(engine, ENGINE_GRAPH);
+    if (need_of(graph).engines == 1)
+        return false;
+    if (engine_index(engine) > 0)
+        return true;
+    for (const descriptor *each = executed; each; each = each->next)
+        if (same(child(engine_of(each), ENGINE_GRAPH), graph))
+            return true;
+    return false;
+}
+
+CM_SIM_EXPORT int64_t cm_sim_passed_over(void)
+{
+    pthread_mutex_lock(&lock);
+    int64_t count = passed_over;
+    pthread_mutex_unlock(&lock);
+    return count;
 }
 
 /* --- entry points ----------------------------------------------------------------------------- */
@@ -291,16 +386,30 @@ CM_SIM_EXPORT int cudnnBackendFinalize(descriptor *what)
     CM_SIM_ENTRY;
     if (!what)
         return DNN_NULL_POINTER;
+    pthread_mutex_lock(&lock);
+    if (what->kind == KIND_PLAN && cm_sim_was_refused() && passes_over(what))
+        passed_over++;
     what->finalized = true;
+    pthread_mutex_unlock(&lock);
     return DNN_SUCCESS;
 }
 
-CM_SIM_EXPORT int cudnnBackendExecute(void *handle, const descriptor *plan, const descriptor *pack)
+CM_SIM_EXPORT int cudnnBackendExecute(void *handle, descriptor *plan, const descriptor *pack)
 {
     CM_SIM_ENTRY;
     if (!handle || !plan || !pack)
         return DNN_NULL_POINTER;
-    return plan->finalized ? DNN_SUCCESS : DNN_NOT_FINALIZED;
+    if (!plan->finalized)
+        return DNN_NOT_FINALIZED;
+    pthread_mutex_lock(&lock);
+    if (plan != executed && !plan->previous) {
+        plan->next = executed;
+        if (executed)
+            executed->previous = plan;
+        executed = plan;
+    }
+    pthread_mutex_unlock(&lock);
+    return DNN_SUCCESS;
 }
 
 CM_SIM_EXPORT int cudnnBackendSetAttribute(descriptor *what, int name, int type, int64_t count,
@@ -329,7 +438,7 @@ static int unset(const descriptor *what, int name, int type, int64_t wanted, int
     if (name == PLAN_WORKSPACE || name == CONFIG_WORKSPACE)
         number = (int64_t)workspace(what);
     else if (name == GRAPH_ENGINES)
-        number = 1;
+        number = need_of(what).engines;
     else if (name == PLAN_JSON && what->kind == KIND_PLAN) {
         *count = 3;
         if (data && wanted > 0)
@@ -343,27 +452,39 @@ static int unset(const descriptor *what, int name, int type, int64_t wanted, int
     return DNN_SUCCESS;
 }
 
-/* The one result of a heuristic: the only engine, for its graph. */
-static int suggest(const descriptor *heuristic, int64_t wanted, int64_t *count, descriptor **into)
+/* The configuration of an engine for a graph. */
+static int configure(descriptor *config, const cm_sim_attribute *graph, int64_t index)
 {
-    *count = 1;
-    if (!into || wanted < 1)
-        return DNN_SUCCESS;
-    const cm_sim_attribute *graph = cm_sim_attribute_get(heuristic->attributes, HEURISTIC_GRAPH);
-    if (!into[0] || into[0]->kind != KIND_ENGINE_CONFIG || !graph)
+    if (!config || config->kind != KIND_ENGINE_CONFIG)
         return DNN_BAD_PARAM;
     descriptor *engine = create(KIND_ENGINE);
     if (!engine)
         return DNN_NO_HOST_MEMORY;
     engine->finalized = true;
-    int64_t index = 0;
     int status = set(engine, ENGINE_GRAPH, graph->type, graph->count, graph->data);
     if (status == DNN_SUCCESS)
         status = set(engine, ENGINE_INDEX, INT64, 1, &index);
     if (status == DNN_SUCCESS)
-        status = set(into[0], CONFIG_ENGINE, DESCRIPTOR, 1, &engine);
+        status = set(config, CONFIG_ENGINE, DESCRIPTOR, 1, &engine);
     release(engine); /* its configuration holds it now */
-    into[0]->finalized = status == DNN_SUCCESS;
+    config->finalized = status == DNN_SUCCESS;
+    return status;
+}
+
+/* The results of a heuristic: the engines, the one with the largest workspace first. */
+static int suggest(const descriptor *heuristic, int64_t wanted, int64_t *count, descriptor **into)
+{
+    const cm_sim_attribute *graph = cm_sim_attribute_get(heuristic->attributes, HEURISTIC_GRAPH);
+    *count = need_of(child(heuristic, HEURISTIC_GRAPH)).engines;
+    if (!into || wanted < 1)
+        return DNN_SUCCESS;
+    if (!graph)
+        return DNN_BAD_PARAM;
+    if (wanted < *count)
+        *count = wanted;
+    int status = DNN_SUCCESS;
+    for (int64_t i = 0; i < *count && status == DNN_SUCCESS; i++)
+        status = configure(into[i], graph, i);
     return status;
 }
 

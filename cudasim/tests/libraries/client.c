@@ -221,6 +221,7 @@ int cudnnBackendCreateDescriptor(int, any *), cudnnBackendDestroyDescriptor(any)
     cudnnBackendFinalize(any), cudnnBackendExecute(any, any, any),
     cudnnBackendSetAttribute(any, int, int, int64_t, const void *),
     cudnnBackendGetAttribute(any, int, int, int64_t, int64_t *, void *);
+int64_t cm_sim_passed_over(void);
 
 enum { TYPE_DATA = 1, TYPE_BOOLEAN = 2, TYPE_INT64 = 3, TYPE_NOTE = 11, TYPE_DESCRIPTOR = 15 };
 
@@ -260,10 +261,10 @@ static int64_t plan_workspace(any operation)
     give(graph, 801, operation);
     CHECK(cudnnBackendFinalize(graph) == 0);
     CHECK(cudnnBackendGetAttribute(graph, 802, TYPE_INT64, 1, &count, &engines) == 0);
-    CHECK(count == 1 && engines == 1);
+    CHECK(count == 1);
     give(heuristic, 201, graph);
     CHECK(cudnnBackendGetAttribute(heuristic, 202, TYPE_DESCRIPTOR, 0, &count, NULL) == 0);
-    CHECK(count == 1);
+    CHECK(count == engines);
     CHECK(cudnnBackendGetAttribute(heuristic, 202, TYPE_DESCRIPTOR, 1, &count, &config) == 0);
     CHECK(cudnnBackendDestroyDescriptor(heuristic) == 0);
     CHECK(cudnnBackendGetAttribute(config, 300, TYPE_DESCRIPTOR, 1, &count, &engine) == 0);
@@ -293,6 +294,70 @@ static any convolution(void)
     give(made, 703, tensor(100, 2, false));
     give(made, 705, tensor(500, 0, false)); /* float */
     return made;
+}
+
+/* The plan of a graph's engine. */
+static any plan_of(any operation, int64_t engine)
+{
+    any graph = make(15), heuristic = make(4), config[5], plan = make(5);
+    int64_t count = -1;
+
+    for (int i = 0; i < 5; i++)
+        config[i] = make(3);
+    give(graph, 801, operation);
+    give(heuristic, 201, graph);
+    CHECK(cudnnBackendGetAttribute(heuristic, 202, TYPE_DESCRIPTOR, 5, &count, config) == 0);
+    CHECK(count == 5);
+    CHECK(cudnnBackendDestroyDescriptor(heuristic) == 0);
+    CHECK(cudnnBackendSetAttribute(plan, 401, TYPE_DESCRIPTOR, 1, &config[engine]) == 0);
+    for (int i = 0; i < 5; i++)
+        CHECK(cudnnBackendDestroyDescriptor(config[i]) == 0);
+    CHECK(cudnnBackendFinalize(plan) == 0);
+    return plan;
+}
+
+static void plan_after(bool refused, any operation, int64_t engine)
+{
+    void *none;
+    CHECK(!refused || cm_sim_alloc(0, CM_SIM_DEVICE, (size_t)1 << 50, NULL, &none) != 0);
+    CHECK(cudnnBackendDestroyDescriptor(plan_of(operation, engine)) == 0);
+}
+
+/* A convolution's plans take less and less, and those that found no room are counted: not what the
+ * program was refused itself. */
+static void passes(void)
+{
+    int64_t bytes;
+    void *block;
+    any kept, other, pack = make(16);
+
+    for (int64_t i = 0; i < 5; i++) {
+        any plan = plan_of(convolution(), i);
+        CHECK(cudnnBackendGetAttribute(plan, 402, TYPE_INT64, 1, NULL, &bytes) == 0);
+        CHECK(bytes == (i == 4 ? 0 : 4608 >> i));
+        CHECK(cudnnBackendDestroyDescriptor(plan) == 0);
+    }
+    plan_after(true, convolution(), 0);
+    CHECK(cm_sim_passed_over() == 0); /* the program's own refusal */
+    kept = plan_of(convolution(), 0);
+    CHECK(cudnnBackendExecute(&kept, kept, pack) == 0);
+    CHECK(cudnnBackendExecute(&kept, kept, pack) == 0);
+    plan_after(true, convolution(), 0);
+    CHECK(cm_sim_passed_over() == 1); /* the one that was kept */
+    plan_after(true, convolution(), 1);
+    CHECK(cm_sim_passed_over() == 2);
+    plan_after(false, convolution(), 2);
+    CHECK(cm_sim_alloc(0, CM_SIM_DEVICE, (size_t)1 << 50, NULL, &block) != 0);
+    CHECK(cm_sim_alloc(0, CM_SIM_DEVICE, 1 << 20, NULL, &block) == 0); /* with an emptied cache */
+    plan_after(false, convolution(), 3);
+    other = convolution();
+    give(other, 705, tensor(501, 0, false));
+    plan_after(true, other, 0); /* another graph */
+    CHECK(cm_sim_passed_over() == 2);
+    CHECK(cudnnBackendDestroyDescriptor(kept) == 0);
+    plan_after(true, convolution(), 0); /* none is kept */
+    CHECK(cm_sim_passed_over() == 2);
+    CHECK(cudnnBackendDestroyDescriptor(pack) == 0);
 }
 
 static void backend(void)
@@ -672,9 +737,9 @@ int main(int count, char **argument)
         void (*run)(void);
     } cases[] = {{"handles", handles}, {"full", full},       {"blas", blas},
                  {"light", light},     {"tensors", tensors}, {"backend", backend},
-                 {"threads", threads}, {"rnn", rnn},         {"solver", solver},
-                 {"sparse", sparse},   {"fourier", fourier}, {"refused", refused},
-                 {"ranks", ranks}};
+                 {"passes", passes},   {"threads", threads}, {"rnn", rnn},
+                 {"solver", solver},   {"sparse", sparse},   {"fourier", fourier},
+                 {"refused", refused}, {"ranks", ranks}};
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(cases[i].name, argument[1]) == 0) {
             cases[i].run();

@@ -279,6 +279,36 @@ def test_an_out_of_memory_that_the_program_catches(simulate):
     assert done.code == 0 and done.answer["verdict"] == "fits" and done.answer["caught_ooms"] == 1
 
 
+CONVOLUTIONS = """\
+import sys
+import torch
+torch.backends.cudnn.benchmark = sys.argv[1] == "benchmark"
+net = torch.nn.Sequential(*(torch.nn.Conv2d(64, 64, 3, padding=1) for _ in range(2))).cuda()
+kept = []
+for size in (32, 16) if sys.argv[1] == "search" else (16,):
+    try:
+        for _ in range(2):
+            net(torch.randn(size, 64, 112, 112, device="cuda")).mean().backward()
+            if sys.argv[1] == "later" and not kept:
+                kept.append(torch.empty(130 << 20, dtype=torch.uint8, device="cuda"))
+        break
+    except torch.OutOfMemoryError:
+        net.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    "how, memory, refused, caught",
+    [("plain", 770, True, 0), ("later", 900, True, 0), ("benchmark", 770, False, 0), ("search", 770, True, 1)],
+)
+def test_convolutions_that_find_no_room_for_their_workspace(simulate, how, memory, refused, caught):
+    """PyTorch goes on with an engine that takes less. A program sees nothing of that, only what it caught itself."""
+    limits = ("--memory", f"{memory}MiB", "--context", "512MiB", "--conv-workspace", "100MiB")
+    answer = simulate(CONVOLUTIONS, *limits, "--no-retry", behind=(how,)).answer
+    assert (answer["devices"][0]["refused"] > 0, answer["caught_ooms"]) == (refused, caught), answer
+    assert answer["verdict"] == ("undecided" if caught else "fits"), answer
+
+
 COUNTED = """\
 import torch
 torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
