@@ -101,7 +101,7 @@ class _Child:
     def _deepspeed_loaded(self, deepspeed: ModuleType) -> None:
         from cuptimem.simulation import fake_world
 
-        fake_world.refuse_deepspeed(deepspeed)
+        fake_world.prepare_deepspeed(deepspeed)
 
     def _threading_loaded(self, threading: ModuleType) -> None:
         """Notes exceptions in threads: they do not end the program, but leave the thread's work undone."""

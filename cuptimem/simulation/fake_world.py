@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 from types import ModuleType
 from typing import Any
 
 from cuptimem.simulation import child, world
 
-DEEPSPEED = "DeepSpeed is not simulated: its engine makes buffers and communicators of its own that were never compared"
+DEEPSPEED = "DeepSpeed's pipelines and inference are not simulated: their ranks tell each other sizes on the device"
 
 
 def install(torch: ModuleType, folder: str, rank: int, size: int) -> None:
@@ -43,12 +44,19 @@ def install(torch: ModuleType, folder: str, rank: int, size: int) -> None:
     _note_mesh(distributed.device_mesh.DeviceMesh, folder, size)
 
 
-def refuse_deepspeed(deepspeed: ModuleType) -> None:
-    def initialize(*arguments: Any, **keywords: Any) -> Any:
+def prepare_deepspeed(deepspeed: ModuleType) -> None:
+    """ZeRO runs: it moves tensors by collectives alone. It asks rank 0 for its parameters' numbers only to compare them
+    with its own, and those are taken to be equal."""
+
+    def refuse(*arguments: Any, **keywords: Any) -> Any:
         raise RuntimeError(DEEPSPEED)
 
+    zero: Any = sys.modules["deepspeed.runtime.zero.utils"]
+    zero.assert_lst_len_same_as_other_ranks = lambda numbers: None
+    zero.get_lst_from_rank0 = lambda numbers: numbers
     # typeshed has no such attributes of a ModuleType.
-    deepspeed.initialize = deepspeed.init_inference = initialize  # type: ignore[attr-defined]
+    deepspeed.init_inference = refuse  # type: ignore[attr-defined]
+    sys.modules["deepspeed.runtime.pipe.module"].PipelineModule.__init__ = refuse
 
 
 def _note_mesh(mesh: Any, folder: str, size: int) -> None:
