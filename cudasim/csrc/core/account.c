@@ -10,8 +10,9 @@ enum { OWNERS = 64, CONTEXTS = 1024 };
 
 typedef struct account {
     bool primary;
-    unsigned others; /* contexts of the program's own */
-    uint64_t used, peak, library;
+    unsigned others;              /* contexts of the program's own */
+    uint64_t used, peak, library; /* used: without managed memory */
+    uint64_t managed;
 } account;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -65,6 +66,18 @@ void cm_sim_memory_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
+/* Pages of managed memory lie in what else leaves free; the others are in host memory. */
+static uint64_t paged_in(int device)
+{
+    uint64_t room = cm_sim_config_get()->device[device].memory - accounts[device].used;
+    return accounts[device].managed < room ? accounts[device].managed : room;
+}
+
+static uint64_t in_use(int device)
+{
+    return accounts[device].used + paged_in(device);
+}
+
 static bool has_any(const account *of)
 {
     return of->primary || of->others > 0;
@@ -116,7 +129,7 @@ void cm_sim_account_log(cm_sim_log_op op, const cm_sim_block *block, int64_t cha
         [CM_SIM_LOG_CREATE] = "create",   [CM_SIM_LOG_DESTROY] = "destroy",
         [CM_SIM_LOG_MAP] = "map",         [CM_SIM_LOG_UNMAP] = "unmap",
         [CM_SIM_LOG_REFUSED] = "refused", [CM_SIM_LOG_LIMITED] = "limited"};
-    uint64_t used = block->device >= 0 ? accounts[block->device].used : 0;
+    uint64_t used = block->device >= 0 ? in_use(block->device) : 0;
 
     cm_sim_trace("%s device %d address %#lx bytes %zu used %llu", names[op], block->device,
                  (unsigned long)block->address, block->bytes, (unsigned long long)used);
@@ -144,30 +157,41 @@ bool cm_sim_was_refused(void)
     return was;
 }
 
+uint64_t cm_sim_account_most(int device, cm_sim_kind kind)
+{
+    static const uint64_t of_hosts = (uint64_t)1 << 46; /* no host has more */
+
+    return kind == CM_SIM_MANAGED ? of_hosts : cm_sim_config_get()->device[device].memory;
+}
+
+static uint64_t *taken(int device, cm_sim_kind kind)
+{
+    return kind == CM_SIM_MANAGED ? &accounts[device].managed : &accounts[device].used;
+}
+
 bool cm_sim_account_take(int device, size_t charge, size_t bytes, cm_sim_kind kind)
 {
-    account *to = &accounts[device];
+    uint64_t *from = taken(device, kind), most = cm_sim_account_most(device, kind);
     cm_sim_report_device *report = counters(device);
-    uint64_t total = cm_sim_config_get()->device[device].memory;
 
-    refused = charge > total || to->used > total - charge;
+    refused = charge > most || *from > most - charge;
     if (refused) {
         uint64_t least = atomic_load(&report->refused_least);
         count(&report->refused);
         if (least == 0 || bytes < least)
             set(&report->refused_least, bytes);
-        set(&report->refused_used, to->used);
+        set(&report->refused_used, in_use(device));
         cm_sim_account_log(CM_SIM_LOG_REFUSED,
                            &(cm_sim_block){.bytes = bytes, .device = device, .kind = kind}, 0, 0);
         return false;
     }
-    to->used += charge;
+    *from += charge;
     return true;
 }
 
-void cm_sim_account_give(int device, size_t charge)
+void cm_sim_account_give(int device, size_t charge, cm_sim_kind kind)
 {
-    accounts[device].used -= charge;
+    *taken(device, kind) -= charge;
 }
 
 /* Only what was really given counts as the peak: the host may still have refused it. */
@@ -176,11 +200,14 @@ static void publish(int device)
     account *from = &accounts[device];
     cm_sim_report_device *report = counters(device);
 
-    set(&report->used, from->used);
+    uint64_t now = in_use(device), beyond = from->managed - paged_in(device);
+    if (beyond > 0)
+        cm_sim_note(CM_SIM_NOTE_MODELLED, "managed memory in the host", beyond);
+    set(&report->used, now);
     set(&report->library, from->library);
-    if (from->used <= from->peak)
+    if (now <= from->peak)
         return;
-    from->peak = from->used;
+    from->peak = now;
     set(&report->peak_library, from->library);
     set(&report->peak, from->peak);
 }
@@ -236,7 +263,7 @@ static void end_context(int device)
     size_t bytes = has_any(&accounts[device]) ? 0 : atomic_load(&counters(device)->context);
 
     if (bytes > 0) {
-        cm_sim_account_give(device, bytes);
+        cm_sim_account_give(device, bytes, 0);
         set(&counters(device)->context, 0);
         publish(device);
     }
@@ -387,7 +414,7 @@ void cm_sim_used(int device, size_t *now, size_t *peak)
 
     pthread_mutex_lock(&lock);
     if (now != NULL)
-        *now = there ? accounts[device].used : 0;
+        *now = there ? in_use(device) : 0;
     if (peak != NULL)
         *peak = there ? accounts[device].peak : 0;
     pthread_mutex_unlock(&lock);

@@ -4,8 +4,8 @@
  * driver do it: requests of 1 MiB and more take whole units of 2 MiB; smaller ones are carved, at
  * multiples of 512 bytes, out of slabs of 2 MiB, and a slab goes back when it is empty. Slabs are
  * per device, kind and memory pool. So an account moves by multiples of 2 MiB, and a small block's
- * `charged` is its share of a slab. cudaMallocAsync's pool and managed memory are charged like
- * cudaMalloc, at once. */
+ * `charged` is its share of a slab. cudaMallocAsync's pool is charged like cudaMalloc, at once;
+ * managed memory, too, as far as there is room: account.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +72,7 @@ static int take_large(cm_sim_block *block, uint8_t owner, size_t *backing)
     large *made;
 
     /* Before rounding: nothing can overflow then. */
-    if (block->bytes > cm_sim_config_get()->device[block->device].memory)
+    if (block->bytes > cm_sim_account_most(block->device, block->kind))
         charge = SIZE_MAX;
     else
         charge = cm_sim_round(block->bytes, CM_SIM_CHUNK);
@@ -83,7 +83,7 @@ static int take_large(cm_sim_block *block, uint8_t owner, size_t *backing)
         block->address = (uintptr_t)cm_sim_space_take(charge, CM_SIM_CHUNK, true, made);
     if (made == NULL || block->address == 0) {
         free(made);
-        cm_sim_account_give(block->device, charge);
+        cm_sim_account_give(block->device, charge, block->kind);
         return cm_sim_account_limited(block->device, "address space", block->bytes, block->kind);
     }
     block->charged = charge;
@@ -108,7 +108,7 @@ static void give_large(large *gone)
 
     cm_sim_known_drop(gone->region.start, gone->region.bytes);
     cm_sim_space_give((void *)gone->region.start, gone->region.bytes);
-    cm_sim_account_give(block.device, block.charged);
+    cm_sim_account_give(block.device, block.charged, block.kind);
     unback(gone->backing, block.charged);
     cm_sim_owner_loses(gone->owner, block.device, block.charged);
     if (gone->previous != NULL)
@@ -174,7 +174,7 @@ static slab *make_slab(const cm_sim_block *block, slab *last, size_t *backing, i
         start = cm_sim_space_take(CM_SIM_CHUNK, CM_SIM_CHUNK, true, made);
     if (start == NULL) {
         free(made);
-        cm_sim_account_give(block->device, CM_SIM_CHUNK);
+        cm_sim_account_give(block->device, CM_SIM_CHUNK, block->kind);
         *error = cm_sim_account_limited(block->device, "address space", block->bytes, block->kind);
         return NULL;
     }
@@ -270,7 +270,7 @@ static void give_small(slab *in, int at)
         in->next->previous = in->previous;
     cm_sim_known_drop(in->region.start, CM_SIM_CHUNK);
     cm_sim_space_give((void *)in->region.start, CM_SIM_CHUNK);
-    cm_sim_account_give(block.device, CM_SIM_CHUNK);
+    cm_sim_account_give(block.device, CM_SIM_CHUNK, block.kind);
     unback(in->backing, CM_SIM_CHUNK);
     free(in);
     cm_sim_account_returned(CM_SIM_LOG_FREE, &block, -(int64_t)CM_SIM_CHUNK);

@@ -26,9 +26,12 @@ int cm_sim_device_check(int device);
 uint16_t cm_sim_context_here(int device);
 /* Gives back what lives in a context, `pools` too or not: memory.c. */
 void cm_sim_blocks_end(int device, unsigned context, bool pools);
-/* Charges `charge`; if the device has no room, counts and logs a refusal of `bytes`. */
+/* What a device has for memory of that kind. */
+uint64_t cm_sim_account_most(int device, cm_sim_kind kind);
+/* Charges `charge`; if the device has no room, counts and logs a refusal of `bytes`. There is room
+ * for all managed memory: the driver moves its pages to the host. */
 bool cm_sim_account_take(int device, size_t charge, size_t bytes, cm_sim_kind kind);
-void cm_sim_account_give(int device, size_t charge);
+void cm_sim_account_give(int device, size_t charge, cm_sim_kind kind);
 /* Counts that memory was given or taken back, once it is sure, and logs it. */
 void cm_sim_account_given(cm_sim_log_op op, const cm_sim_block *block, int64_t change);
 void cm_sim_account_returned(cm_sim_log_op op, const cm_sim_block *block, int64_t change);

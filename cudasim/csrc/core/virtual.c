@@ -199,7 +199,7 @@ int cm_sim_create(int device, size_t bytes, cm_sim_physical **handle)
     } else {
         uint32_t slot = new_slot();
         if (slot == NONE) {
-            cm_sim_account_give(device, bytes);
+            cm_sim_account_give(device, bytes, CM_SIM_MAPPED);
             error = cm_sim_account_limited(device, "host memory", bytes, CM_SIM_MAPPED);
         } else {
             slots[slot].bytes = bytes;
@@ -224,7 +224,7 @@ static void destroy_if_unused(uint32_t slot)
         return;
     free_slot(slot);
     in_use--;
-    cm_sim_account_give(block.device, block.charged);
+    cm_sim_account_give(block.device, block.charged, CM_SIM_MAPPED);
     cm_sim_account_returned(CM_SIM_LOG_DESTROY, &block, -(int64_t)block.charged);
 }
 

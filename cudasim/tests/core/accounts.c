@@ -161,6 +161,32 @@ static void full(void)
     EQUAL(on(0)->allocs, 1);
 }
 
+/* It takes what else leaves free; its other pages lie in the host. */
+static void managed(void)
+{
+    const char *name = "managed memory in the host";
+    void *pages, *more, *block, *none;
+
+    EQUAL(cm_sim_alloc(0, CM_SIM_MANAGED, 100 * MIB, NULL, &pages), CM_SIM_OK);
+    EQUAL(used(0), CONTEXT + 100 * MIB);
+    EQUAL(cm_sim_alloc(0, CM_SIM_MANAGED, 3 * GIB, NULL, &more), CM_SIM_OK);
+    EQUAL(used(0), GIB);
+    EQUAL(note(CM_SIM_NOTE_MODELLED, name)->bytes, CONTEXT + 100 * MIB + 2 * GIB);
+    block = alloc(0, 500 * MIB);
+    EQUAL(used(0), GIB);
+    EQUAL(on(0)->refused, 0);
+    EQUAL(note(CM_SIM_NOTE_MODELLED, name)->bytes, CONTEXT + 600 * MIB + 2 * GIB);
+    EQUAL(cm_sim_alloc(0, CM_SIM_DEVICE, 500 * MIB, NULL, &none), CM_SIM_OUT_OF_MEMORY);
+    EQUAL(cm_sim_alloc(0, CM_SIM_MANAGED, SIZE_MAX, NULL, &none), CM_SIM_OUT_OF_MEMORY);
+    EQUAL(on(0)->refused, 2);
+    EQUAL(cm_sim_free(more, NULL), CM_SIM_OK);
+    EQUAL(used(0), CONTEXT + 600 * MIB);
+    EQUAL(cm_sim_free(block, NULL), CM_SIM_OK);
+    EQUAL(cm_sim_free(pages, NULL), CM_SIM_OK);
+    EQUAL(used(0), CONTEXT);
+    EQUAL(on(0)->peak, GIB);
+}
+
 static void context_does_not_fit(void)
 {
     size_t free_bytes, total; /* run with 100 MiB */
@@ -266,6 +292,7 @@ static const test_case cases[] = {
     {"slabs_by_kind", slabs_by_kind},
     {"several_devices", several_devices},
     {"full", full},
+    {"managed", managed},
     {"context_does_not_fit", context_does_not_fit},
     {"errors", errors},
     {"libraries", libraries},
