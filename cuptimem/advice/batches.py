@@ -20,14 +20,18 @@ MOST = 1_000_000  # times as large, or parts
 
 
 def scaled(program: Program, blocks: list[Block], factor: float) -> list[Block]:
-    """What training makes for the batch grows with it; a node's temporary of exactly a parameter's size does not."""
+    """What training makes for the batch grows with it; a node's temporary of exactly a parameter's size does not, nor a
+    parameter's copy in 16 bits. Autocast makes copies of activations, too."""
     parameters = {block.bytes for block in of_category(blocks, "parameter", "gradient")}
+    halves = {block.requested // 2 for block in of_category(blocks, "parameter", "gradient")}
 
     def fixed(block: Block) -> bool:
         if block.step < 0 or block.step in program.evaluated or block.of.stack in program.evaluating:
             return True  # evaluation has a batch of its own
         if block.category == "workspace":
             return block.end_step != block.step  # cuBLAS keeps its own; a convolution's is of its input's size
+        if block.category == "autocast cache" and block.requested not in halves:
+            return not halves  # no parameter is known
         if block.category in _FIXED or block.phase == "optimizer" or block.requested <= _SMALL:
             return True
         return block.bytes in parameters and block.node is not None and _WEIGHTS.match(block.node) is not None

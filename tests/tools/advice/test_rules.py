@@ -228,6 +228,14 @@ def test_what_several_steps_keep_is_not_released() -> None:
     assert release.release(one, one.blocks, "") == "nothing of a step is left in the next one"
 
 
+def test_autocasts_copies_of_parameters_alone_do_not_follow_the_batch() -> None:
+    copy = contributor("forward", "autocast cache")
+    one = program((1, -1, 8000, 0, contributor("", "parameter")), (10, 60, 4000, 0, copy), (11, 60, 6000, 0, copy))
+    change = batches.batch(one, one.blocks, "x3")
+    assert not isinstance(change, str)
+    assert one.replay(change.blocks)[0] == 8000 + 4000 + 3 * 6000
+
+
 def test_the_line_that_calls_the_whole_forward_pass() -> None:
     inner = Frame("model.py", "Model.forward", 30, module="Model", module_address=3)
     outer = Frame(f"{TORCH}/nn/modules/module.py", "_call_impl", 1)
