@@ -42,6 +42,29 @@ def test_a_card_that_is_near_is_run(simulate):
     assert [(one["verdict"], one["by"]) for one in done.answer["rows"]] == [("fits", "run"), ("fits", "run")]
 
 
+# Each layer takes 1 GiB: 67,108,864 parameters with gradients and two moments, 16 bytes each.
+LAYERS = """\
+import sys
+import torch
+net = torch.nn.Sequential(*(torch.nn.Linear(8192, 8192, bias=False) for _ in range(int(sys.argv[1])))).cuda()
+optimizer = torch.optim.AdamW(net.parameters(), fused=True)
+for _ in range(2):
+    net(torch.ones(1, 8192, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+CARDS = ("rtx3060", "l4", "a10g", "rtx4090", "rtx3090", "l40s", "a40", "a6000")  # 11.6 to 47.4 GiB
+
+
+# 32 questions. Where it fits was written down from the cards' sizes and contexts, before any was asked.
+@pytest.mark.extended
+@pytest.mark.parametrize(("layers", "fits_from"), [(11, "rtx3060"), (22, "rtx4090"), (43, "l40s"), (46, "a6000")])
+def test_cards_that_a_sum_can_tell(simulate, layers, fits_from):
+    done = simulate(LAYERS, "--device", ",".join(CARDS), verb="fits", behind=(str(layers),))
+    told = {one["name"]: one["verdict"] for one in done.answer["rows"]}
+    first = CARDS.index(fits_from)
+    assert told == {name: "fits" if at >= first else "does not fit" for at, name in enumerate(CARDS)}, done.err
+
+
 def test_each_setting_is_a_case():
     asked = fits.parser().parse_args(["--compare-settings", "--memory", "1GiB", "train.py"])
     as_it_is, *others = fits._cases(asked)
