@@ -172,6 +172,11 @@ static uint64_t length_ns(const sample *at, uint64_t units)
     return at->real ? units : (uint64_t)((double)units * at->ns_per_unit);
 }
 
+static bool between(double ticks, double earliest, double latest)
+{
+    return ticks > 0 && ticks > earliest && ticks < latest;
+}
+
 /* Converts a stamp. Returns the sample used, or NULL if the stamp fits none. */
 static const sample *convert(uint64_t stamp, double *ticks)
 {
@@ -181,18 +186,19 @@ static const sample *convert(uint64_t stamp, double *ticks)
     if (at == NULL || stamp == 0)
         return NULL;
     double ms = at->ticks_per_unit / at->ns_per_unit * (SECOND / 1000);
-    /* A stamp is not from the future, except for CUPTI's error in a device's time. With two lines
-     * to choose from, the margin must be small. */
-    double latest = (double)last->ticks + (past->count == 0 ? 1000 : 50) * ms;
+    /* A stamp is neither from the future nor from before the first sample, except for CUPTI's error
+     * in a device's time. With two lines to choose from, the margin must be small. */
+    double margin = (past->count == 0 ? 1000 : 50) * ms;
+    double since = (double)present->since;
     *ticks = ticks_at(at, stamp);
-    if (*ticks > 0 && *ticks < latest && (past->count == 0 || *ticks > (double)present->since - ms))
+    if (between(*ticks, since - (past->count == 0 ? margin : ms), (double)last->ticks + margin))
         return at;
     /* The stamp is from before the clock was set or replaced. */
     at = nearest(past, stamp);
     if (at == NULL)
         return NULL;
     *ticks = ticks_at(at, stamp);
-    return *ticks > 0 && *ticks < (double)present->since + ms ? at : NULL;
+    return between(*ticks, (double)past->since - margin, since + ms) ? at : NULL;
 }
 
 cm_cupti_span cm_cupti_clock_span(uint64_t start, uint64_t end)

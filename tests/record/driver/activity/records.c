@@ -518,14 +518,16 @@ static void impossible_times(void)
     play_begin(NULL);
     begin(true);
     play_buffer b = play_ask();
-    uint64_t stamps[] = {0, 1, UINT64_MAX, play_now() + 3600 * UINT64_C(1000000000), 1000000};
-    for (size_t i = 0; i < 5; i++) {
+    uint64_t second = UINT64_C(1000000000), now = play_now();
+    uint64_t stamps[] = {0, 1, UINT64_MAX, now + 3600 * second, now - 20 * second, 1000000};
+    enum { STAMPS = sizeof stamps / sizeof *stamps };
+    for (size_t i = 0; i < STAMPS; i++) {
         uint8_t *r = b.at + b.used;
         play_memory(&b, 1, 1, 0x1000, 8);
         play_u64(r, 32, stamps[i]);
     }
     bring_and_read(&b);
-    for (size_t i = 0; i < 5; i++)
+    for (size_t i = 0; i < STAMPS; i++)
         recent(double_event(2 * i));
     cm_cupti_activity_end(&play_link);
 }
