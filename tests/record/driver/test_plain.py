@@ -130,16 +130,18 @@ def test_windows(program: Program) -> None:
 
 
 def test_past_the_bound(program: Program) -> None:
-    """The driver's own allocations are not compacted (compact/compact.h): each is there, the file larger than asked."""
+    """Allocations that come and go become sums (compact/compact.h), which count as before; what is alive stays.
+    How much is left out depends on CUPTI's records, most of which a thread that gets no processor drops."""
     ran = program("bounded")
-    assert ran.printed["size"] > MIB and ran.printed["lost"] == 0
-    assert is_what_the_device_did(ran)["device"] == 40_000
-    driver = ran.analyze()["driver"]
-    assert driver["allocations"] == 40_000
+    assert ran.printed["above"] > 1 and ran.printed["lost"] == 0
+    driver, kept = ran.analyze()["driver"], ran.printed["kept"]
+    assert (driver["allocations"], driver["frees"], driver["unknown_frees"]) == (40_000, 40_000 - len(kept), 0)
+    assert (driver["replaced"], driver["record_check"]["differ"]) == (0, 0)
     (device,) = driver["devices"]
-    assert device["bytes"] == 2 * MIB * len(ran.printed["kept"]) and device["peak"] == device["bytes"] + 2 * MIB
+    assert device["bytes"] == 2 * MIB * len(kept) and device["peak"] == device["bytes"] + 2 * MIB
     live = {(row["library"], row["bytes"], row["count"]) for row in device["live"]}
-    assert live == {(foreign.NAME, device["bytes"], len(ran.printed["kept"]))}
+    assert live == {(foreign.NAME, device["bytes"], len(kept))}
+    assert set(kept) <= {event.address for event in ran.driver.events if event.new}
 
 
 def test_killed(program: Program) -> None:
