@@ -25,9 +25,10 @@ _PACKAGES = re.compile(
     re.IGNORECASE,
 )
 _VARIABLES = re.compile(r"(?:CUPTIMEM|PYTORCH|TORCH|CUDA|NVIDIA|NCCL|OMP|MKL|MALLOC|LD_|PYTHON)")
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH|COOKIE|DSN|PROXY", re.IGNORECASE)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH|COOKIE|DSN|PROXY|RUN_ID", re.IGNORECASE)
 _SYSTEM = ("/dev/", "/proc/", "/sys/", "/usr/", "/lib", "/etc/", "/opt/", "/run/", "/tmp", "/var/tmp")
 _PATH = re.compile(r"(?<![\w./~>-])/[\w.@+~ -]*[\w@+~-](?:/[\w.@+~-]+)*/?")
+_BELOW = re.compile(r"(~|<here>|<tmp>)/[\w.@+~ -]*[\w@+~-](?:/[\w.@+~-]+)+(?![\w-])")
 _LIMITS = ("memory.max", "memory.high", "cpu.max", "pids.max")
 
 
@@ -110,7 +111,8 @@ def _each_text(item: Any, change: Callable[[str], str]) -> Any:
 
 
 def _scrubber(found: Any) -> Callable[[str], str]:
-    """Folders of this Python and program become words; of others that are not the system's only the last name stays."""
+    """Folders of this Python and program become words. Of paths below the home, the working directory and
+    the one for temporary files, and below others that are not the system's, only the last name stays."""
     texts: list[str] = []
 
     def see(text: str) -> str:
@@ -135,6 +137,7 @@ def _scrubber(found: Any) -> Callable[[str], str]:
     def change(text: str) -> str:
         for folder in longest:
             text = re.sub(rf"{re.escape(folder)}(?![\w-])", known[folder], text)
+        text = _BELOW.sub(lambda match: f"{match[1]}/{_last_name(match[0])}", text)
         text = _PATH.sub(lambda match: _last_name(match[0]), text)
         return scrubber.without_names(text)
 

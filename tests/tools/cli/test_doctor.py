@@ -325,7 +325,9 @@ def test_a_bundle_has_no_name_of_a_user_or_of_a_folder(bare, tmp_path):
         "HOME": "/home/CORP/jane.doe",
         "CUPTIMEM_RING_DIR": "/home/CORP/jane.doe/rings",
         "CUDA_HOME": "/data/secret-project/cuda-13",
-        "PYTHONPATH": f"{ROOT}:/mnt/secret-project/jane.doe/lib",
+        "PYTHONPATH": f"{ROOT}:/mnt/secret-project/jane.doe/lib:/home/CORP/jane.doe/work/secret-project/src",
+        "PYTHONUSERBASE": f"{work}/secret-project/base",
+        "TORCHELASTIC_RUN_ID": "secret-project-17",
         "AWS_SECRET_ACCESS_KEY": "secret-project",
         "NVIDIA_API_KEY": "nvapi-secret-project",
         "TORCH_INDEX": "https://user:secret-project@example.com/simple",
@@ -340,9 +342,9 @@ def test_a_bundle_has_no_name_of_a_user_or_of_a_folder(bare, tmp_path):
     assert [one["name"] for one in answer["checks"]] == [one["name"] for one in shown["checks"]]
     assert answer["variables"]["NVIDIA_API_KEY"] == answer["variables"]["TORCH_INDEX"] == "<set>"
     assert answer["works"] is (code == 0) and f"wrote {file.name}" in said
-    assert (
-        answer["variables"]["CUDA_HOME"] == ".../cuda-13" and answer["python"]["version"] and answer["system"]["libc"]
-    )
+    assert answer["variables"]["CUDA_HOME"] == ".../cuda-13" and answer["variables"]["CUPTIMEM_RING_DIR"] == "~/rings"
+    assert answer["variables"]["PYTHONPATH"].endswith(":.../lib:~/.../src")
+    assert answer["python"]["version"] and answer["system"]["libc"]
     done = subprocess.run(
         [bare, "-m", "cuptimem", "doctor", "--bundle"],
         cwd=work,
