@@ -41,6 +41,15 @@ def own(*kinds: "type[_Kind]") -> "tuple[type[_Kind], ...]":
 _WITHOUT_CORE = "; reports that were pickled elsewhere can still be loaded and printed"
 
 
+def _refuse_free_threading() -> None:
+    gil_enabled = getattr(sys, "_is_gil_enabled", None)
+    if "t" in getattr(sys, "abiflags", "") or (gil_enabled is not None and not gil_enabled()):
+        raise Error(
+            "cuptimem neither records nor reads in a free-threaded Python yet; run it with a Python that has the GIL"
+            + _WITHOUT_CORE
+        )
+
+
 def core() -> "ModuleType":
     """The C core.
 
@@ -57,6 +66,7 @@ def core() -> "ModuleType":
             raise Error(
                 "cuptimem records and reads in the main interpreter only, and this is a subinterpreter"
             ) from error
+        _refuse_free_threading()
         raise Error(
             f"the C core of cuptimem does not load in this Python ({error}); install cuptimem with it, in "
             f"its clone: {sys.executable} -m pip install --force-reinstall .{_WITHOUT_CORE}"
@@ -69,10 +79,5 @@ def recording_core() -> "ModuleType":
 
     Raises Error, with what still works, on a free-threaded build.
     """
-    gil_enabled = getattr(sys, "_is_gil_enabled", None)
-    if "t" in getattr(sys, "abiflags", "") or (gil_enabled is not None and not gil_enabled()):
-        raise Error(
-            "cuptimem cannot record a free-threaded Python yet; run the script with a Python that has the GIL "
-            "(reading traces works here too)"
-        )
+    _refuse_free_threading()
     return core()

@@ -37,7 +37,7 @@ def _python() -> Check:
             "Python",
             "failed",
             text + ", free-threaded",
-            "nothing can be recorded; traces can be read",
+            "nothing can be recorded or read",
             f"run the program with a Python that has the GIL ({minors})",
         )
     if sys.version_info[:2] not in _MINORS:
