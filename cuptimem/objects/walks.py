@@ -183,7 +183,8 @@ class _Walk:
         near_by = living.find(self.torch, near.objects(_NEAREST))
         return (
             _core.walks_made(_core.OBJECT_MODULE),
-            [weakref.ref(item) for kind, item in near_by if kind == MODULE],  # as copy.deepcopy makes them
+            # Before Python 3.12 no call shows those that copy.deepcopy makes.
+            [weakref.ref(item) for kind, item in near_by if kind == MODULE],
             [
                 *_core.walks_made(_core.OBJECT_OPTIMIZER),
                 *(_reference(item, False) for kind, item in near_by if kind == STEPPER),
