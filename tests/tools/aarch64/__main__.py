@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import cuptimem
-from tests.tools.newest.__main__ import CERTIFICATES, ENTER, MIRROR, SCRIPT, SOURCE, TOOLS, Part, Tree, table
+from tests.tools.newest.__main__ import CERTIFICATES, ENTER, MIRROR, SCRIPT, SOURCE, TOOLS, Part, Tree, commit, table
 from tests.tools.packaging import contents
 
 ROOT = contents.ROOT
@@ -191,7 +191,7 @@ def tested(tree: Emulated, version: str) -> Iterator[Part]:
             yield tree.pytest(version, name, *files, "-k", " and ".join(f"not {one}" for one in NOT_SHOWN))
 
 
-def text(date: str, versions: Sequence[str], parts: Sequence[Part], page: Path) -> str:
+def text(date: str, versions: Sequence[str], parts: Sequence[Part], of: str, page: Path) -> str:
     """docs/aarch64/<date>.md"""
     lines = [
         f"# aarch64, {date}",
@@ -200,7 +200,7 @@ def text(date: str, versions: Sequence[str], parts: Sequence[Part], page: Path) 
         "",
         "setup.py builds the extension and the simulated device, with `-Werror`.",
         "",
-        *table("what ran in the emulator", parts, page),
+        *table("what ran in the emulator", parts, of, page),
     ]
     lines += ["", "An emulator does not show", ""]
     lines += [f"- {why} (`{test}` is not run)" for test, why in NOT_SHOWN.items()]
@@ -226,6 +226,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     versions = [first_line(str(COMPILER), "--version"), first_line("qemu-aarch64-static", "--version")]
     parts: list[Part] = []
+    of = commit()
     RESULTS.mkdir(parents=True, exist_ok=True)
     target = RESULTS / f"{time.strftime('%Y-%m-%d')}.md"
     for version in options.pythons:
@@ -233,7 +234,7 @@ def main(arguments: Sequence[str]) -> int:
         tree.copy_source(contents.tracked())
         for part in tested(tree, version):
             parts.append(part)
-            target.write_text(text(target.stem, versions, parts, target))
+            target.write_text(text(target.stem, versions, parts, of, target))
     print(target.read_text())
     return 0 if all(part.code == 0 and part.counts["passed"] for part in parts) else 1
 

@@ -78,9 +78,9 @@ class Part:
     failed: Sequence[str]
     code: int
 
-    def row(self) -> str:
+    def row(self, commit: str) -> str:
         broken = self.counts["failed"] + self.counts["error"]
-        return f"| {self.name} | {self.counts['passed']} | {broken} | {self.counts['skipped']} |"
+        return f"| {self.name} | {self.counts['passed']} | {broken} | {self.counts['skipped']} | {commit} |"
 
 
 class Tree:
@@ -199,19 +199,25 @@ def tested(forky: Forky, version: str, python: str, *, newest: bool) -> Iterator
     yield forky.tests(f"CPython {version}: what `make check` runs", *check, CUPTIMEM_CUDA="no")
 
 
-def table(what: str, parts: Sequence[Part], page: Path | None = None) -> list[str]:
-    """A row a part, with what an earlier run of the same day has of other Pythons; and what failed."""
+def commit() -> str:
+    """What is checked out; -dirty: with changes."""
+    command = ("git", "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*")
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def table(what: str, parts: Sequence[Part], of: str, page: Path | None = None) -> list[str]:
+    """A row a part, of this commit, with what an earlier run of the same day has of other Pythons; and what failed."""
     names = {part.name for part in parts}
     kept = re.findall(r"^(\| (CPython .*?) \| .*)$", page.read_text(), re.M) if page and page.exists() else []
-    rows = sorted([*(row for row, name in kept if name not in names), *(part.row() for part in parts)])
-    lines = [f"| {what} | passed | failed | skipped |", "|---|---|---|---|", *rows]
+    rows = sorted([*(row for row, name in kept if name not in names), *(part.row(of) for part in parts)])
+    lines = [f"| {what} | passed | failed | skipped | commit |", "|---|---|---|---|---|", *rows]
     for part in parts:
         if part.code != 0:
             lines += ["", f"{part.name} ended with {part.code}:", "", *(f"- `{line}`" for line in part.failed)]
     return lines
 
 
-def text(date: str, versions: Sequence[str], parts: Sequence[Part], page: Path | None = None) -> str:
+def text(date: str, versions: Sequence[str], parts: Sequence[Part], of: str, page: Path | None = None) -> str:
     """docs/newest/<date>.md"""
     lines = [
         f"# Newest versions, {date}",
@@ -220,7 +226,7 @@ def text(date: str, versions: Sequence[str], parts: Sequence[Part], page: Path |
         "",
         "Both compilers compile everything with `-Werror`; where none is named, gcc's is tested.",
         "",
-        *table("tests", parts, page),
+        *table("tests", parts, of, page),
     ]
     return "\n".join(lines) + "\n"
 
@@ -235,6 +241,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.exit("make newest: only root can make and enter a tree of Debian")
     if not Path(SCRIPT).exists():
         sys.exit("make newest: debootstrap is not installed")
+    of = commit()
     forky = Forky(options.dir, options.mirror)
     forky.copy_source(contents.tracked())
     forky.run("git", "init", "-q")
@@ -249,7 +256,7 @@ def main(arguments: Sequence[str]) -> int:
         versions.append("C" + forky.said(python, "--version"))
         for part in tested(forky, version, python, newest=version == options.pythons[-1]):
             parts.append(part)
-            target.write_text(text(target.stem, [*versions, f"PyTorch {TORCH}"], parts, target))
+            target.write_text(text(target.stem, [*versions, f"PyTorch {TORCH}"], parts, of, target))
     print(f"wrote {target.relative_to(ROOT)}")
     return 0 if all(part.code == 0 and part.counts["passed"] for part in parts) else 1
 

@@ -47,14 +47,14 @@ def test_a_free_threaded_python_is_refused_in_one_line() -> None:
 def test_the_result_names_what_failed() -> None:
     good = Part("CPython 3.14", Counter(passed=3, skipped=1), [], 0)
     bad = Part("CPython 3.15", Counter(passed=2, failed=1, error=1), ["FAILED tests/a.py::test_b"], 1)
-    assert text("2026-01-02", ["Debian forky", "gcc 16"], [good, bad]) == (
+    assert text("2026-01-02", ["Debian forky", "gcc 16"], [good, bad], "12345678") == (
         "# Newest versions, 2026-01-02\n\n"
         "Written by `make newest`: Debian forky, gcc 16.\n\n"
         "Both compilers compile everything with `-Werror`; where none is named, gcc's is tested.\n\n"
-        "| tests | passed | failed | skipped |\n"
-        "|---|---|---|---|\n"
-        "| CPython 3.14 | 3 | 0 | 1 |\n"
-        "| CPython 3.15 | 2 | 2 | 0 |\n\n"
+        "| tests | passed | failed | skipped | commit |\n"
+        "|---|---|---|---|---|\n"
+        "| CPython 3.14 | 3 | 0 | 1 | 12345678 |\n"
+        "| CPython 3.15 | 2 | 2 | 0 | 12345678 |\n\n"
         "CPython 3.15 ended with 1:\n\n"
         "- `FAILED tests/a.py::test_b`\n"
     )
@@ -63,9 +63,9 @@ def test_the_result_names_what_failed() -> None:
 def test_a_page_of_the_same_day_keeps_other_pythons(tmp_path: Path) -> None:
     page, of = tmp_path / "2026-01-02.md", ["Debian forky"]
     first = [Part("CPython 3.15: a", Counter(passed=1), [], 0), Part("CPython 3.14: a", Counter(failed=1), [], 1)]
-    page.write_text(text(page.stem, of, first))
-    written = text(page.stem, of, [Part("CPython 3.14: a", Counter(passed=2), [], 0)], page)
+    page.write_text(text(page.stem, of, first, "11111111"))
+    written = text(page.stem, of, [Part("CPython 3.14: a", Counter(passed=2), [], 0)], "22222222", page)
     assert [line for line in written.splitlines() if line.startswith("| CPython")] == [
-        "| CPython 3.14: a | 2 | 0 | 0 |",
-        "| CPython 3.15: a | 1 | 0 | 0 |",
+        "| CPython 3.14: a | 2 | 0 | 0 | 22222222 |",
+        "| CPython 3.15: a | 1 | 0 | 0 | 11111111 |",
     ]
