@@ -106,9 +106,9 @@ def training(steps: int = 4) -> dict[str, Any]:
 
 
 class _Plain(pickle._Pickler):  # type: ignore[misc]
-    """As the pickler of C++ writes (torch::jit::Pickler): lists whole, whatever their length."""
+    """As the pickler of C++ writes (torch::jit::Pickler): whole lists. Python 3.14 makes a tuple of that length."""
 
-    _BATCHSIZE = 1 << 30
+    _BATCHSIZE = 1 << 16
 
 
 def whole_lists(value: Any) -> bytes:
