@@ -56,7 +56,8 @@ def batch(program: Program, blocks: list[Block], value: str) -> Change | str:
         return "say how much larger the batch is: batch=x2, or batch=64:8 for 64 in the place of the recorded 8"
     if not program.steps:
         return "nothing was recorded in steps"
-    note = "what does not follow the batch: parameters, gradients, states, workspaces, what was made outside of steps"
+    kept = "parameters, gradients, states, what cuBLAS keeps, what was made outside of steps"
+    note = f"what does not follow the batch: {kept}"
     write = "another batch size" if value else "half the batch"
     cost = "it learns differently" if program.trained else "twice the steps"
     return Change(scaled(program, blocks, factor), _input_line(program, blocks), write, cost, note)

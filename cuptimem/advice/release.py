@@ -19,12 +19,16 @@ def release(program: Program, blocks: list[Block], value: str) -> Change | str:
     """It ends with its own step, also the last one of a loop, which nothing binds again."""
     loops = {one.step: one.loop for one in program.steps}
     late = {block.of.stack for block in blocks if block.category in _CATEGORIES and _is_late(block, loops)}
+    last: dict[object, int] = {}  # step of a stack
+    for block in blocks:
+        last[block.of.stack] = max(block.step, last.get(block.of.stack, 0))
     edited, gone = [], []
     for block in blocks:
         end = program.step_end(block.step)
         if end is None:  # of a step that is not kept: before the next one that is
             end = next((one.begin for one in program.stretches if one.step > block.step >= 0), None)
-        if end is not None and end < block.end and block.of.stack in late:
+        is_late = block.of.stack in late and (_is_late(block, loops) or block.step == last[block.of.stack])
+        if end is not None and end < block.end and is_late and block.category in _CATEGORIES:
             edited.append(block.ending(end))
             gone.append(block)
         else:

@@ -71,6 +71,9 @@ class LightningCallback(Callback):  # type: ignore[misc]
         self._before.clear()
         self.recording.enter(TRAIN)
 
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self._step = trainer.global_step  # of a checkpoint that it goes on from
+
     # -- figures --------------------------------------------------------------------------------------------------
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:

@@ -127,6 +127,7 @@ class _Walk:
         self._left = _MOST_TENSORS
         self._are_modules: dict[type, bool] = {}
         self._named_now = 0  # in this part
+        self._looked = 0  # in labels: what was read of optimizers' groups, and has a label already
 
     def run(self, found: _Found | None) -> Iterator[None]:
         """The labels. Unless all was found, after each part of them it yields, and then has no reference to the
@@ -148,24 +149,16 @@ class _Walk:
         ):
             for batch in batches:
                 self._label_all(kind, batch)
-                done += len(batch) or _BATCH  # looking at those that have a label takes time, too
+                done += len(batch) + self._looked
+                self._looked = 0
                 batch.clear()
                 if not full and done >= _PART_LABELS:
                     done = 0
                     yield
-                    self._forget_the_dead()
         self._label_all(_core.LABEL_PARAMETER, [(tensor, "", 0) for tensor in tensors if self._is_updated(tensor)])
         self._label_all(_core.LABEL_GRADIENT, self._gradients([(tensor, "", 0) for tensor in tensors]))
         # A view's shape is not that of its block.
         self._label_all(_core.LABEL_TENSOR, [(tensor, "", 0) for tensor in sorted(tensors, key=self.base._is_view)])
-
-    def _forget_the_dead(self) -> None:
-        """An id that was noted of a dead module's parameter may be another object's by now."""
-        dead = {address for address, module in self._alive.items() if module() is None}
-        if dead:
-            self._owners = {key: owner for key, owner in self._owners.items() if owner[1] not in dead}
-            for address in dead:
-                del self._alive[address]
 
     def _begin(
         self, found: _Found | None
@@ -237,8 +230,15 @@ class _Walk:
         inner.update(id(child) for one in others for _, child in self._children(one()))
         every = [*made[:_MOST_MODULES], *others]
         roots = [one for one in every if _address(one) not in inner]
-        holders = [one for one in roots if _address(one) in first and self._holds(one())]
-        taken = {name.text for one in roots if (name := self._known(one())) is not None}
+        holders: list[weakref.ref[Any]] = []  # that there is one is all that matters of them
+        taken: set[str] = set()
+        for one in roots:
+            if len(holders) < 2 and _address(one) in first and self._holds(one()):
+                holders.append(one)
+            if (name := self._known(one())) is not None:
+                taken.add(name.text)
+            if self._is_enough(1):
+                yield
         numbers: dict[str, int] = {}  # of each class, the next one to try
         done: set[int] = set()
         pending: list[_Name] = []
@@ -247,7 +247,7 @@ class _Walk:
         if self._is_enough(len(every) // _QUICK):
             yield
         for root in roots:
-            pending.append(self._root(root, taken, numbers, is_only=holders == [root]))
+            pending.append(self._root(root, taken, numbers, is_only=len(holders) == 1 and root is holders[0]))
             while pending:
                 if self._name(pending, names, done) and self._is_enough(1):
                     yield
@@ -360,6 +360,7 @@ class _Walk:
         """Of a part of an optimizer's group what is not known; None: there is no such part."""
         for group in _groups(optimizer, number):
             part = _sequence(group.get("params"), start, start + _QUICK * _BATCH)
+            self._looked += 1 + len(part) // _QUICK
             if part:
                 return [
                     (tensor, f"param_group {number}[{i}]", 0)
@@ -373,9 +374,17 @@ class _Walk:
             known.add(id(tensor))
             self._owners.setdefault(id(tensor), (text, owner))
 
+    def _owner_of(self, key: Any) -> tuple[str, int]:
+        """A parameter's name and the address of its module; "", 0: unknown. The id of a dead module's parameter may be
+        another object's by now."""
+        text, owner = self._owners.get(id(key), ("", 0))
+        return (text, owner) if owner == 0 or self._alive[owner]() is not None else ("", 0)
+
     def _gradients(self, of: _Tensors) -> _Tensors:
-        """The gradients of these leaves. While a backward pass may exchange them, they are left to the next walk."""
+        """The gradients of these leaves, which go from the list. While a backward pass may exchange gradients, they are
+        left to the next walk."""
         leaves = [one for one in of if self._is_leaf(one[0])]
+        of.clear()
         gradients = living.gradients(self.torch, [tensor for tensor, _, _ in leaves])
         if gradients is None:
             return []
@@ -413,7 +422,7 @@ class _Walk:
         items = _items(living.attributes(optimizer).get("state"), start, start + 2 * _BATCH)
         found: _Tensors = []
         for key, state in items:
-            of, owner = self._owners.get(id(key), ("", 0))
+            of, owner = self._owner_of(key)
             of = of or _class_name(type(optimizer))
             path = "" if living.is_tensor(self.torch, key) else _key(key)
             found += [

@@ -38,8 +38,8 @@ class Mapped:
         objects."""
         files = _mapped()
         before = dict(self.rows)
-        if found is None:
-            self.rows.clear()  # at the end a function's variables are gone: what was known before stays
+        # At the end a function's variables are gone: what was known before stays.
+        rows = {} if found is None else dict(self.rows)
         if files:
             tensors = _Tensors(torch)
             made = _core.walks_made(_core.OBJECT_MODULE)
@@ -49,18 +49,22 @@ class Mapped:
                 yield
             with living.undisturbed(torch):
                 tensors.read(living.find(torch, near.objects(_NEAREST)) if found is None else found)
+            mapped = _mapped()  # another file, or none, may have its addresses by now
             for path, ranges in files.items():
-                self._add(path, tensors, ranges, is_all=found is not None)
+                if mapped.get(path) == ranges:
+                    row = _row(path, tensors, ranges, is_all=found is not None)
+                    rows |= {} if row is None else {path: row}
+        self.rows = rows
         if self.rows != before:
             try:
                 _core.capture_note({META: json.dumps(list(self.rows.values()))})
             except own(OSError):  # the trace's own end says so
                 return
 
-    def _add(self, path: str, tensors: _Tensors, ranges: list[_Range], is_all: bool) -> None:
-        inside, used, copied = tensors.within(ranges)
-        if inside or used or is_all:
-            self.rows[path] = (path, inside + used, used, copied, _is_checkpoint(path))
+
+def _row(path: str, tensors: _Tensors, ranges: list[_Range], is_all: bool) -> _Row | None:
+    inside, used, copied = tensors.within(ranges)
+    return (path, inside + used, used, copied, _is_checkpoint(path)) if inside or used or is_all else None
 
 
 class _Tensors:

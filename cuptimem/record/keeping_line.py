@@ -37,10 +37,7 @@ _READERS = {  # functions that put nothing into what they are given
 }
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_CONTAINER = re.compile(
-    r"[\w.]+(?:\(maxlen=\d+\))?\[(?:(\d+):(\d+)\]|(\d+) keys\]|(\.\.\.)\])?"
-)  # list[0:36] of a path
-_MANY = 1 << 30  # entries, of [...]
+_CONTAINER = re.compile(r"[\w.]+(?:\(maxlen=\d+\))?\[")  # list[0:36] of a path
 _ATTRIBUTE = re.compile(r"\.([\w.]+) \((\w+)\)")
 _HEAD = re.compile(r"([\w.]+)(?: \((\w+)\))?(?: in (?:(?:module |the )[\w.]+|(\w+)\(\)))?")
 
@@ -79,48 +76,43 @@ def find(path: str, files: Collection[str], since: float) -> str:
 
     files: of the lines that make what is held. since: the time at which the recording began.
     """
-    wanted = _wanted(path)
-    if wanted is None:
-        return ""
-    name = wanted.name
-    trees = {file: tree for file in (*files, *_files_of_program()) if (tree := _tree(file, name, since)) is not None}
-    bases = _bases(trees.values())
-    found = _Found()
-    try:
-        for file, tree in trees.items():
-            _Reader(wanted, file, bases, found).read(tree, _Place())
-    except own(RecursionError):  # an expression of thousands of operators
-        return ""
-    if found.escapes or found.others & found.put_to or len({put[:2] for put in found.puts}) != 1:
-        return ""
-    file, line, function = min(found.puts)
-    return f"{Path(cell_names.namer()(file)).name}:{line} in {function}"
+    for wanted in reversed(_names(path)):
+        found = _Found()
+        pattern = rf"\b{re.escape(wanted.name)}\b"
+        trees = {
+            one: tree for one in (*files, *_files_of_program()) if (tree := _tree(one, pattern, since)) is not None
+        }
+        bases = _bases(trees.values())
+        try:
+            for file, tree in trees.items():
+                _Reader(wanted, file, bases, found).read(tree, _Place())
+        except own(RecursionError):  # an expression of thousands of operators
+            return ""
+        if found.escapes or found.others & found.put_to or len({put[:2] for put in found.puts}) > 1:
+            return ""
+        if found.puts:
+            file, line, function = min(found.puts)
+            return f"{Path(cell_names.namer()(file)).name}:{line} in {function}"
+    return ""
 
 
-def _wanted(path: str) -> _Wanted | None:
-    """The name that leads straight to the container with the most entries of all on the path: it is what grows."""
-    steps = path.partition(" → …")[0].split(" → ")
+def _names(path: str) -> list[_Wanted]:
+    """The names on a path that lead straight to a container, the innermost last: what it holds was put there. None of a
+    path that was cut, whose innermost one is not known."""
+    steps = path.partition(" → .grad_fn")[0].split(" → ")
     head = _HEAD.fullmatch(steps[0])
-    if head is None or len(steps) < 2:
-        return None
+    if head is None or "…" in steps or path.endswith("…"):
+        return []
     owner, _, name = head[1].rpartition(".")
     cls = owner.rpartition(".")[2] if head[2] == "class" else head[2] or ""
     before: _Wanted | None = _Wanted(name, bool(owner), cls, head[3] or "")
-    found, most = None, 0
+    found = []
     for step in steps[1:]:
-        container, attribute = _CONTAINER.match(step), _ATTRIBUTE.fullmatch(step)
-        if attribute is not None:
-            before = _Wanted(attribute[1].rpartition(".")[2], True, attribute[2], "")
-        elif container is None:
-            before = None
-        elif before is not None and _entries(container) > most:
-            found, most = before, _entries(container)
+        attribute = _ATTRIBUTE.fullmatch(step)
+        if attribute is None and before is not None and _CONTAINER.match(step):
+            found.append(before)
+        before = _Wanted(attribute[1].rpartition(".")[2], True, attribute[2], "") if attribute is not None else None
     return found
-
-
-def _entries(container: re.Match[str]) -> int:
-    low, high, keys, many = container.groups()
-    return int(high) - int(low) if low else int(keys) if keys else _MANY if many else 1
 
 
 def _files_of_program() -> list[str]:
@@ -128,9 +120,9 @@ def _files_of_program() -> list[str]:
     return [file for space in spaces if type(file := space.get("__file__")) is str]
 
 
-def _tree(file: str, name: str, since: float) -> ast.Module | None:
+def _tree(file: str, pattern: str, since: float) -> ast.Module | None:
     source = _source(file, since)
-    if not re.search(rf"\b{re.escape(name)}\b", source):
+    if not re.search(pattern, source):
         return None
     try:
         return ast.parse(source)

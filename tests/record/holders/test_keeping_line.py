@@ -84,8 +84,10 @@ def shadow(shadowed):
         ("groups in main() → dict[...] → list[0:9]", "35 in main"),
         ("cache in module train → dict[0:9]", "46 in fill"),
         ("cache in module train → dict[7 keys] → .history (Trainer) → list[0:26] → dict['in']", "14 in Trainer.log"),
-        ("cache in module train → dict[40 keys] → .history (Trainer) → list[0:4]", "46 in fill"),  # where most are
-        ("cache in module train → dict[7 keys] → .layers (Cache) → deque(maxlen=99)[0:9]", ""),  # no file has it
+        ("cache in module train → dict[7 keys] → .layers (Cache) → deque(maxlen=99)[0:9]", "46 in fill"),  # a library's
+        ("cache in module train → dict[7 keys] → .twice (Trainer) → list[0:9]", ""),
+        ("cache in module train → dict[7 keys] → … → .history (Trainer) → list[0:9]", ""),  # cut
+        ("cache in module train → dict[7 keys] → .histo…", ""),
         ("trainer.twice (Trainer) in main() → list[0:9]", ""),  # two lines do
         ("shadowed in module train → list[0:9]", ""),  # only a parameter of that name
         ("losses in elsewhere() → list[0:9]", ""),

@@ -73,6 +73,47 @@ def test_a_large_model_is_labelled_in_parts_and_nothing_is_kept_alive(
     assert {"0.weight", "199.bias", "momentum_buffer of 0.weight", "momentum_buffer of 199.bias"} <= names
 
 
+def test_no_phase_of_a_walk_keeps_anything_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left at each of its bounds in turn, where it reads tensors."""
+    for name, value in (("_PART_LABELS", 1), ("_BATCH", 2), ("_QUICK", 1)):
+        monkeypatch.setattr(walks, name, value)
+    monkeypatch.setattr(slices, "add", lambda *_: None)
+    number, phases = 0, set()
+    with cuptimem.profile(tmp_path / "a.cmem", holders=False):
+        while True:
+            model = torch.nn.ModuleList([torch.nn.Linear(2, 2) for _ in range(3)])
+            free = [torch.ones(2, requires_grad=True) for _ in range(3)]
+            optimizer = torch.optim.SGD([*model.parameters(), *free], lr=0.1, momentum=0.5)
+            (sum(layer(torch.ones(1, 2)).sum() for layer in model) + sum(one.sum() for one in free)).backward()
+            optimizer.step()
+            walk: Any = walks._Walk(torch).run(None)
+            if any(next(walk, walk) is walk for _ in range(number + 1)):
+                break
+            gone = [weakref.ref(one) for one in (model, *model.parameters(), *free)]
+            gone += [weakref.ref(one.grad) for one in (*model.parameters(), *free)]
+            optimizer.param_groups.clear(), optimizer.state.clear()  # it is in a cycle of its own
+            del model, optimizer, free
+            assert [one() for one in gone if one() is not None] == [], number
+            phases.add(walk.gi_frame.f_locals["kind"])
+            walk.close()
+            number += 1
+    assert phases >= {_core.LABEL_PARAMETER, _core.LABEL_GRADIENT, _core.LABEL_OPTIMIZER_STATE}
+
+
+def test_names_do_not_ask_the_program_what_is_equal(tmp_path: Path) -> None:
+    class Net(torch.nn.Linear):  # type: ignore[misc,name-defined]
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError
+
+        __hash__ = torch.nn.Module.__hash__
+
+    with cuptimem.profile(tmp_path / "a.cmem", holders=False):
+        net, loss = Net(2, 2), torch.nn.MSELoss()
+        loss(net(torch.ones(1, 2)), torch.ones(1, 2)).backward()
+        collections = list(walks._Walk(torch).run(None))
+    assert not collections and "problems" not in cuptimem.open(tmp_path / "a.cmem").environment
+
+
 def test_objects_that_are_near_are_few() -> None:
     kept: list[Any] = [[number] for number in range(100_000)]
     found = near.objects(500)

@@ -223,6 +223,16 @@ def test_a_name_of_training_is_released_before_evaluation() -> None:
     assert (one.peak, one.replay(change.blocks)[0]) == (4100, 4000)
 
 
+def test_of_a_line_what_the_program_keeps_is_not_released() -> None:
+    """`if i % 3 == 0: history.append(out)`, of a variable that is bound again in each step."""
+    made = contributor("forward", "activation")
+    rows: list[Row] = [(10, -1, 100, 0, made), (110, 215, 10, 1, made), (210, 315, 10, 2, made), (310, -1, 10, 3, made)]
+    one = program(*rows, (320, 330, 4000, 3, contributor("forward", "temporary", LOOP)), steps=4)
+    change = release.release(one, one.blocks, "")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (4110, 4110)
+
+
 def test_what_several_steps_keep_is_not_released() -> None:
     one = program((10, 250, 100, 0, contributor("forward", "activation")), (150, 160, 400, 1, GRADIENT))
     assert release.release(one, one.blocks, "") == "nothing of a step is left in the next one"

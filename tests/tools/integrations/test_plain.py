@@ -1,14 +1,18 @@
 """cuptimem.log around a loop of one's own: figures to the byte, phases, growth, refused memory, ranks."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import cuptimem
+from cuptimem.integrations import live
 from cuptimem.output.text import text, views
 from cuptimem.report import logged
 from tests.conftest import Result
@@ -29,6 +33,28 @@ def rows() -> list[dict[str, Any]]:
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("since", "waits"), [(0.02, 0.0001), (1.0, 0.005), (60.0, 0.01)])
+def test_a_log_waits_for_a_share_of_the_time_since_the_last(
+    monkeypatch: pytest.MonkeyPatch, since: float, waits: float
+) -> None:
+    """Without its thread: nothing is left to be read."""
+    now, waited = [100.0], []
+
+    class Changed(contextlib.nullcontext[None]):
+        def wait_for(self, _: object, wait: float) -> None:
+            waited.append(wait)
+
+    monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(live, "recording_core", object)
+    monkeypatch.setattr(live.LiveReader, "_open", lambda _: None)
+    monkeypatch.setattr(live, "threading", SimpleNamespace(Condition=Changed, Thread=lambda **_: Mock()))
+    reader = live.LiveReader(Mock(), None, lambda: None, None)
+    now[0] += since
+    reader.take()
+    reader.take(wait=7)
+    assert waited == [pytest.approx(waits), 7]
 
 
 def test_figures_are_exact_and_growth_is_named(forked: Run) -> None:
