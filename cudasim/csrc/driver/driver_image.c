@@ -6,6 +6,9 @@
 
 /* --- cubins: ELF files for another machine ---------------------------------------------------- */
 
+/* STO_CUDA_MANAGED, in st_other */
+enum { MANAGED = 4 };
+
 static bool inside(size_t offset, size_t bytes, size_t limit)
 {
     return offset <= limit && bytes <= limit - offset;
@@ -28,7 +31,9 @@ static cm_cu_image_result read_symbols(const char *image, size_t limit, const El
             continue;
         const char *name = names + symbol.st_name;
         size_t length = strnlen(name, strings->sh_size - symbol.st_name);
-        if (!visit(context, type == STT_FUNC ? CM_CU_KERNEL : CM_CU_VARIABLE, name, length,
+        cm_cu_symbol_kind variable =
+            symbol.st_other & MANAGED ? CM_CU_MANAGED_VARIABLE : CM_CU_VARIABLE;
+        if (!visit(context, type == STT_FUNC ? CM_CU_KERNEL : variable, name, length,
                    symbol.st_size))
             return CM_CU_IMAGE_STOPPED;
     }
@@ -110,6 +115,7 @@ static size_t number(const char *at, const char *end)
 static bool read_variable(const char *at, const char *end, cm_cu_symbol_visit visit, void *context)
 {
     size_t element = 1;
+    cm_cu_symbol_kind kind = CM_CU_VARIABLE;
     for (at = skip(at, end); at < end && *at == '.'; at = skip(at, end)) {
         const char *directive = at++;
         while (at < end && is_name(*at))
@@ -118,6 +124,16 @@ static bool read_variable(const char *at, const char *end, cm_cu_symbol_visit vi
             at = skip(at, end);
             while (at < end && is_name(*at))
                 at++;
+        } else if (word(directive, end, ".attribute")) {
+            /* ".attribute(.managed)", ".attribute(.managed, .unified(19, 95))" */
+            for (int depth = 0; at < end; at++) {
+                depth += *at == '(';
+                if (word(at, end, ".managed"))
+                    kind = CM_CU_MANAGED_VARIABLE;
+                if (*at == ')' && --depth == 0)
+                    break;
+            }
+            at += at < end;
         } else {
             const char *digits = directive + 1;
             while (digits < at && !(*digits >= '0' && *digits <= '9'))
@@ -141,7 +157,7 @@ static bool read_variable(const char *at, const char *end, cm_cu_symbol_visit vi
             at++;
         at += at < end;
     }
-    return !length || visit(context, CM_CU_VARIABLE, name, length, element * count);
+    return !length || visit(context, kind, name, length, element * count);
 }
 
 static cm_cu_image_result read_ptx(const char *text, size_t bytes, cm_cu_symbol_visit visit,

@@ -5,7 +5,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef enum cm_cu_symbol_kind { CM_CU_KERNEL = 1, CM_CU_VARIABLE } cm_cu_symbol_kind;
+/* A managed variable is one of the host's, too. */
+typedef enum cm_cu_symbol_kind {
+    CM_CU_KERNEL = 1,
+    CM_CU_VARIABLE,
+    CM_CU_MANAGED_VARIABLE
+} cm_cu_symbol_kind;
 
 /* `name` is not terminated. Returns whether to go on. */
 typedef bool (*cm_cu_symbol_visit)(void *context, cm_cu_symbol_kind kind, const char *name,

@@ -242,20 +242,25 @@ static int get_function(cm_sim_function **out, module *handle, const char *name)
     return result;
 }
 
-/* Of an image that cannot be read no variable's size is known: none is found in it. */
-static int get_variable(uint64_t *address, size_t *bytes, module *handle, const char *name)
+/* Of an image that cannot be read no variable's size is known: none is found in it. A managed
+ * variable is found as any other, too. */
+static int get_variable(uint64_t *address, size_t *bytes, module *handle, const char *name,
+                        bool managed)
 {
     if (!name)
         return CM_SIM_INVALID_VALUE;
     pthread_mutex_lock(&lock);
     int result = is_module(handle) ? CM_SIM_OK : CM_SIM_INVALID_HANDLE;
-    symbol *found = result ? NULL : find_symbol(handle, CM_CU_VARIABLE, name);
+    symbol *found = result ? NULL : find_symbol(handle, CM_CU_MANAGED_VARIABLE, name);
+    if (!result && !found && !managed)
+        found = find_symbol(handle, CM_CU_VARIABLE, name);
     if (!result && !found)
         result = CM_SIM_NOT_FOUND;
     if (!result && !found->memory) {
         bool here = handle->device == cm_sim_current_device();
         found->context = here ? cm_sim_current_context() : 0;
-        result = cm_sim_alloc(handle->device, CM_SIM_DEVICE, found->bytes ? found->bytes : 1, NULL,
+        int kind = found->kind == CM_CU_MANAGED_VARIABLE ? CM_SIM_MANAGED : CM_SIM_DEVICE;
+        result = cm_sim_alloc(handle->device, kind, found->bytes ? found->bytes : 1, NULL,
                               &found->memory);
     }
     if (!result && address)
@@ -340,7 +345,7 @@ CM_SIM_EXPORT int cuModuleGetGlobal_v2(uint64_t *address, size_t *bytes, module 
                                        const char *name)
 {
     CM_SIM_ENTRY;
-    return get_variable(address, bytes, handle, name);
+    return get_variable(address, bytes, handle, name, false);
 }
 
 /* --- libraries: modules that need no context -------------------------------------------------- */
@@ -361,6 +366,20 @@ CM_SIM_EXPORT int cuLibraryLoadData(module **library, const void *code, int *jit
     int result = ready();
     if (!result)
         result = load(code, SIZE_MAX, library);
+    if (!result)
+        answer_options(jit_count, jit_options, jit_values);
+    CM_CU_END(result);
+}
+
+CM_SIM_EXPORT int cuLibraryLoadFromFile(module **library, const char *path, int *jit_options,
+                                        void **jit_values, unsigned jit_count, int *options,
+                                        void **values, unsigned count)
+{
+    CM_CU_BEGIN(cuLibraryLoadFromFile, (void **)library, path, jit_options, jit_values, jit_count,
+                options, values, count);
+    int result = ready();
+    if (!result)
+        result = load_file(path, library);
     if (!result)
         answer_options(jit_count, jit_options, jit_values);
     CM_CU_END(result);
@@ -394,7 +413,26 @@ CM_SIM_EXPORT int cuLibraryGetGlobal(uint64_t *address, size_t *bytes, module *l
                                      const char *name)
 {
     CM_SIM_ENTRY;
-    return get_variable(address, bytes, library, name);
+    return get_variable(address, bytes, library, name, false);
+}
+
+CM_SIM_EXPORT int cuLibraryGetManaged(uint64_t *address, size_t *bytes, module *library,
+                                      const char *name)
+{
+    CM_SIM_ENTRY;
+    return get_variable(address, bytes, library, name, true);
+}
+
+/* No device here has functions that the host can call as well (attribute 129): none is found. */
+CM_SIM_EXPORT int cuLibraryGetUnifiedFunction(void **function, module *library, const char *name)
+{
+    CM_SIM_ENTRY;
+    if (!function || !name)
+        return CM_SIM_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    int result = is_module(library) ? CM_SIM_NOT_FOUND : CM_SIM_INVALID_HANDLE;
+    pthread_mutex_unlock(&lock);
+    return result;
 }
 
 /* --- the linker ------------------------------------------------------------------------------- */

@@ -1,30 +1,22 @@
 /* Kernels loaded at run time, entry points by name, and what is refused by name. */
 #include "runtime.h"
-#include "../objects/table.h"
 
-#include <stdlib.h>
-#include <unistd.h>
+/* --- libraries: the driver's ------------------------------------------------------------------ */
 
-/* --- libraries -------------------------------------------------------------------------------- */
-
-struct __attribute__((aligned(32))) cm_sim_library {
-    cm_sim_slot slot;
-    cm_sim_function **kernels;
-    size_t count;
-};
-
-static cm_sim_table libraries = CM_SIM_TABLE(cm_sim_library);
-
-/* The code itself is not looked at: any kernel that is asked for by name is there. */
-static int load(cm_sim_library **library)
-{
-    int device;
-    int result = library ? cm_sim_device_ready(&device) : CM_CUDA_INVALID_VALUE;
-    if (result)
-        return result;
-    *library = cm_sim_table_take(&libraries);
-    return *library ? CM_CUDA_OK : CM_CUDA_OUT_OF_MEMORY;
-}
+int cuLibraryLoadData(cm_sim_library **library, const void *code, int *jit_options,
+                      void **jit_values, unsigned jit_count, int *options, void **values,
+                      unsigned count);
+int cuLibraryLoadFromFile(cm_sim_library **library, const char *path, int *jit_options,
+                          void **jit_values, unsigned jit_count, int *options, void **values,
+                          unsigned count);
+int cuLibraryUnload(cm_sim_library *library);
+int cuLibraryGetKernel(cm_sim_function **kernel, cm_sim_library *library, const char *name);
+int cuLibraryGetKernelCount(unsigned *count, cm_sim_library *library);
+int cuLibraryEnumerateKernels(cm_sim_function **kernels, unsigned room, cm_sim_library *library);
+int cuLibraryGetGlobal(uint64_t *address, size_t *bytes, cm_sim_library *library, const char *name);
+int cuLibraryGetManaged(uint64_t *address, size_t *bytes, cm_sim_library *library,
+                        const char *name);
+int cuLibraryGetUnifiedFunction(void **function, cm_sim_library *library, const char *name);
 
 CM_SIM_EXPORT int cudaLibraryLoadData(cm_sim_library **library, const void *code, int *jit_options,
                                       void **jit_values, unsigned jit_count, int *options,
@@ -32,43 +24,78 @@ CM_SIM_EXPORT int cudaLibraryLoadData(cm_sim_library **library, const void *code
 {
     CM_RT_BEGIN(cudaLibraryLoadData, library, code, jit_options, jit_values, jit_count, options,
                 values, count);
-    CM_RT_END(code ? load(library) : CM_CUDA_INVALID_VALUE);
+    CM_RT_END(cuLibraryLoadData(library, code, jit_options, jit_values, jit_count, options, values,
+                                count));
+}
+
+CM_SIM_EXPORT int cudaLibraryLoadFromFile(cm_sim_library **library, const char *path,
+                                          int *jit_options, void **jit_values, unsigned jit_count,
+                                          int *options, void **values, unsigned count)
+{
+    CM_RT_BEGIN(cudaLibraryLoadFromFile, library, path, jit_options, jit_values, jit_count, options,
+                values, count);
+    CM_RT_END(cuLibraryLoadFromFile(library, path, jit_options, jit_values, jit_count, options,
+                                    values, count));
 }
 
 CM_SIM_EXPORT int cudaLibraryUnload(cm_sim_library *library)
 {
     CM_RT_BEGIN(cudaLibraryUnload, library);
-    if (!cm_sim_table_has(&libraries, library))
-        CM_RT_END(CM_CUDA_INVALID_HANDLE);
-    for (size_t i = 0; i < library->count; i++)
-        cm_sim_function_delete(library->kernels[i]);
-    free(library->kernels);
-    CM_RT_END(cm_sim_table_drop(&libraries, library) ? CM_CUDA_OK : CM_CUDA_INVALID_HANDLE);
+    CM_RT_END(cuLibraryUnload(library));
 }
 
 CM_SIM_EXPORT int cudaLibraryGetKernel(cm_sim_function **kernel, cm_sim_library *library,
                                        const char *name)
 {
     CM_RT_BEGIN(cudaLibraryGetKernel, kernel, library, name);
-    if (!kernel || !name)
-        CM_RT_END(CM_CUDA_INVALID_VALUE);
-    if (!cm_sim_table_has(&libraries, library))
-        CM_RT_END(CM_CUDA_INVALID_HANDLE);
-    for (size_t i = 0; i < library->count; i++)
-        if (!strcmp(cm_sim_function_name(library->kernels[i]), name)) {
-            *kernel = library->kernels[i];
-            CM_RT_END(CM_CUDA_OK);
-        }
-    cm_sim_function **wider =
-        realloc(library->kernels, (library->count + 1) * sizeof *library->kernels);
-    if (wider)
-        library->kernels = wider;
-    cm_sim_function *made = wider ? cm_sim_function_new(name) : NULL;
-    if (!made)
-        CM_RT_END(CM_CUDA_OUT_OF_MEMORY);
-    library->kernels[library->count++] = made;
-    *kernel = made;
-    CM_RT_END(CM_CUDA_OK);
+    CM_RT_END(kernel ? cuLibraryGetKernel(kernel, library, name) : CM_CUDA_INVALID_VALUE);
+}
+
+CM_SIM_EXPORT int cudaLibraryGetKernelCount(unsigned *count, cm_sim_library *library)
+{
+    CM_RT_BEGIN(cudaLibraryGetKernelCount, count, library);
+    CM_RT_END(count ? cuLibraryGetKernelCount(count, library) : CM_CUDA_INVALID_VALUE);
+}
+
+CM_SIM_EXPORT int cudaLibraryEnumerateKernels(cm_sim_function **kernels, unsigned room,
+                                              cm_sim_library *library)
+{
+    CM_RT_BEGIN(cudaLibraryEnumerateKernels, kernels, room, library);
+    CM_RT_END(kernels ? cuLibraryEnumerateKernels(kernels, room, library) : CM_CUDA_INVALID_VALUE);
+}
+
+/* Either output may be left out, not both. */
+static int find(int (*get)(uint64_t *, size_t *, cm_sim_library *, const char *), void **address,
+                size_t *bytes, cm_sim_library *library, const char *name)
+{
+    uint64_t found = 0;
+    if (!address && !bytes)
+        return CM_CUDA_INVALID_VALUE;
+    int result = get(&found, bytes, library, name);
+    if (!result && address)
+        *address = (void *)(uintptr_t)found;
+    return result;
+}
+
+CM_SIM_EXPORT int cudaLibraryGetGlobal(void **address, size_t *bytes, cm_sim_library *library,
+                                       const char *name)
+{
+    CM_RT_BEGIN(cudaLibraryGetGlobal, address, bytes, library, name);
+    CM_RT_END(find(cuLibraryGetGlobal, address, bytes, library, name));
+}
+
+CM_SIM_EXPORT int cudaLibraryGetManaged(void **address, size_t *bytes, cm_sim_library *library,
+                                        const char *name)
+{
+    CM_RT_BEGIN(cudaLibraryGetManaged, address, bytes, library, name);
+    CM_RT_END(find(cuLibraryGetManaged, address, bytes, library, name));
+}
+
+CM_SIM_EXPORT int cudaLibraryGetUnifiedFunction(void **function, cm_sim_library *library,
+                                                const char *name)
+{
+    CM_RT_BEGIN(cudaLibraryGetUnifiedFunction, function, library, name);
+    CM_RT_END(cuLibraryGetUnifiedFunction(function, library, name));
 }
 
 /* --- the driver's entry points ---------------------------------------------------------------- */

@@ -64,6 +64,13 @@ static void text_modules(void)
     EQUAL(cuModuleLoad(&module, path), OK);
     EQUAL(cuModuleGetFunction(&function, module, "second"), OK);
     EQUAL(cuModuleUnload(module), OK);
+    handle library = NULL;
+    void *unified = NULL;
+    EQUAL(cuLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0), OK);
+    EQUAL(cuLibraryGetKernel(&function, library, "second"), OK);
+    EQUAL(cuLibraryGetUnifiedFunction(&unified, library, "second"), NOT_FOUND);
+    EQUAL(cuLibraryUnload(library), OK);
+    EQUAL(cuLibraryGetUnifiedFunction(&unified, library, "second"), INVALID_HANDLE);
     close(file);
     unlink(path);
     /* What cannot be read may hold any kernel */
@@ -104,6 +111,7 @@ static cubin make_cubin(void)
     made.symbol[2] = (Elf64_Sym){.st_name = 8,
                                  .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
                                  .st_shndx = 1,
+                                 .st_other = 4, /* STO_CUDA_MANAGED */
                                  .st_size = 256};
     made.symbol[3] =
         (Elf64_Sym){.st_name = 13, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC)}; /* elsewhere */
@@ -124,6 +132,10 @@ static void cubins(void)
     EQUAL(bytes, 256);
     EQUAL(cuModuleUnload(module), OK);
     EQUAL(cuLibraryLoadData(&library, &image, NULL, NULL, 0, NULL, NULL, 0), OK);
+    EQUAL(cuLibraryGetManaged(&variable, &bytes, library, "data"), OK);
+    *(char *)(uintptr_t)variable = 1; /* the host's, too */
+    EQUAL(bytes, 256);
+    EQUAL(cuLibraryGetManaged(&variable, NULL, library, "kernel"), NOT_FOUND);
     EQUAL(cuLibraryGetKernel(&kernel, library, "kernel"), OK);
     EQUAL(cuKernelGetFunction(&function, kernel), OK);
     EQUAL(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), OK);

@@ -181,7 +181,11 @@ int cuModuleGetFunction(handle *, handle, const char *);
 int cuModuleGetFunctionCount(unsigned *, handle);
 int cuModuleGetGlobal_v2(address *, size_t *, handle, const char *);
 int cuLibraryLoadData(handle *, const void *, int *, void **, unsigned, int *, void **, unsigned);
+int cuLibraryLoadFromFile(handle *, const char *, int *, void **, unsigned, int *, void **,
+                          unsigned);
 int cuLibraryGetKernel(handle *, handle, const char *);
+int cuLibraryGetManaged(address *, size_t *, handle, const char *);
+int cuLibraryGetUnifiedFunction(void **, handle, const char *);
 int cuLibraryUnload(handle);
 int cuKernelGetFunction(handle *, handle);
 int cuLinkCreate_v2(unsigned, int *, void **, handle *);

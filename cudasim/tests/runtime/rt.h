@@ -172,7 +172,14 @@ DECLARE(cudaMemPoolGetAccess, int *, pool, cm_cuda_location *);
 
 DECLARE(cudaLibraryLoadData, cm_sim_library **, const void *, int *, void **, unsigned, int *,
         void **, unsigned);
+DECLARE(cudaLibraryLoadFromFile, cm_sim_library **, const char *, int *, void **, unsigned, int *,
+        void **, unsigned);
 DECLARE(cudaLibraryGetKernel, function *, cm_sim_library *, const char *);
+DECLARE(cudaLibraryGetKernelCount, unsigned *, cm_sim_library *);
+DECLARE(cudaLibraryEnumerateKernels, function *, unsigned, cm_sim_library *);
+DECLARE(cudaLibraryGetGlobal, void **, size_t *, cm_sim_library *, const char *);
+DECLARE(cudaLibraryGetManaged, void **, size_t *, cm_sim_library *, const char *);
+DECLARE(cudaLibraryGetUnifiedFunction, void **, cm_sim_library *, const char *);
 DECLARE(cudaLibraryUnload, cm_sim_library *);
 DECLARE(cudaGetDriverEntryPointByVersion, const char *, void **, unsigned, unsigned long long,
         int *);

@@ -1,6 +1,9 @@
 /* Launches, and the kernels that they name. */
 #include "work.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 static void launches(void)
 {
     const dim3 none = {0, 1, 1}, many = {33, 32, 1}, deep = {1, 1, 65}, high = {1, 65536, 1};
@@ -118,6 +121,89 @@ static void functions(void)
     EQUAL(cudaFuncGetAttributes(&a, KERNEL), CM_CUDA_INVALID_FUNCTION);
 }
 
+static const char code[] = ".version 8.5\n.target sm_90\n.address_size 64\n"
+                           ".global .align 4 .b8 table[4096];\n"
+                           ".global .attribute(.managed) .align 4 .u32 both;\n"
+                           ".global .attribute(.unified(19, 95), .managed) .u64 parts[2];\n"
+                           ".visible .entry first()\n{ ret; }\n"
+                           ".visible .entry second()\n{ ret; }\n";
+
+/* What is in a library, whose text has names, sizes and which variables are managed. */
+static void look_into(cm_sim_library *library)
+{
+    function first, second, all[3] = {NULL};
+    unsigned count = 0;
+    size_t bytes = 0;
+    void *at = NULL, *again = NULL;
+    cm_cuda_pointer_attributes a;
+    cm_cuda_func_attributes about;
+    OK(cudaLibraryGetKernelCount(&count, library));
+    EQUAL(count, 2);
+    OK(cudaLibraryGetKernel(&first, library, "first"));
+    OK(cudaLibraryGetKernel(&second, library, "second"));
+    EQUAL(cudaLibraryGetKernel(&first, library, "third"), CM_CUDA_SYMBOL_NOT_FOUND);
+    OK(cudaLibraryEnumerateKernels(all, 1, library));
+    CHECK(all[0] && !all[1]);
+    OK(cudaLibraryEnumerateKernels(all, 3, library));
+    CHECK(all[1] && !all[2] && (all[0] == first || all[1] == first) && all[0] != all[1]);
+    OK(cudaFuncGetAttributes(&about, first));
+    OK(cudaLaunchKernel(second, ONE, WARP, NULL, 0, NULL));
+    OK(cudaLibraryGetGlobal(&at, &bytes, library, "table"));
+    EQUAL(bytes, 4096);
+    OK(cudaMemset(at, 0, bytes));
+    OK(cudaLibraryGetGlobal(&again, NULL, library, "table"));
+    CHECK(at == again);
+    OK(cudaPointerGetAttributes(&a, at));
+    EQUAL(a.type, CM_CUDA_MEMORY_DEVICE);
+    EQUAL(cudaLibraryGetManaged(&at, &bytes, library, "table"), CM_CUDA_SYMBOL_NOT_FOUND);
+    OK(cudaLibraryGetManaged(&at, &bytes, library, "both"));
+    EQUAL(bytes, 4);
+    *(int *)at = 7;
+    OK(cudaPointerGetAttributes(&a, at));
+    EQUAL(a.type, CM_CUDA_MEMORY_MANAGED);
+    OK(cudaLibraryGetManaged(NULL, &bytes, library, "parts"));
+    EQUAL(bytes, 16);
+    EQUAL(cudaLibraryGetGlobal(&at, &bytes, library, "first"), CM_CUDA_SYMBOL_NOT_FOUND);
+    EQUAL(cudaLibraryGetGlobal(NULL, NULL, library, "table"), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaLibraryGetManaged(&at, &bytes, library, NULL), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaLibraryGetUnifiedFunction(&at, library, "first"), CM_CUDA_SYMBOL_NOT_FOUND);
+    EQUAL(cudaLibraryGetUnifiedFunction(NULL, library, "first"), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaLibraryGetKernel(NULL, library, "first"), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaLibraryGetKernelCount(NULL, library), CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaLibraryEnumerateKernels(NULL, 1, library), CM_CUDA_INVALID_VALUE);
+    OK(cudaLibraryUnload(library));
+    EQUAL(cudaFuncGetAttributes(&about, first), CM_CUDA_INVALID_FUNCTION);
+    EQUAL(cudaLibraryGetKernelCount(&count, library), CM_CUDA_INVALID_HANDLE);
+    EQUAL(cudaLibraryEnumerateKernels(all, 3, library), CM_CUDA_INVALID_HANDLE);
+    EQUAL(cudaLibraryGetGlobal(&at, &bytes, library, "table"), CM_CUDA_INVALID_HANDLE);
+    EQUAL(cudaLibraryGetManaged(&at, &bytes, library, "both"), CM_CUDA_INVALID_HANDLE);
+    EQUAL(cudaLibraryGetUnifiedFunction(&at, library, "first"), CM_CUDA_INVALID_HANDLE);
+    EQUAL(cudaGetLastError(), CM_CUDA_INVALID_HANDLE);
+}
+
+static void libraries(void)
+{
+    cm_sim_library *library;
+    char path[] = "/tmp/library-XXXXXX";
+    OK(cudaLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cudaFree(NULL));
+    size_t before, after;
+    cm_sim_used(0, &before, NULL);
+    look_into(library);
+    cm_sim_used(0, &after, NULL);
+    EQUAL(after, before); /* its variables went with it */
+    int file = mkstemp(path);
+    CHECK(file >= 0 && write(file, code, sizeof code - 1) == sizeof code - 1 && !close(file));
+    OK(cudaLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK(!unlink(path));
+    look_into(library);
+    EQUAL(cudaLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0),
+          CM_CUDA_FILE_NOT_FOUND);
+    EQUAL(cudaLibraryLoadFromFile(&library, NULL, NULL, NULL, 0, NULL, NULL, 0),
+          CM_CUDA_INVALID_VALUE);
+    EQUAL(cudaLibraryLoadFromFile(NULL, "/", NULL, NULL, 0, NULL, NULL, 0), CM_CUDA_FILE_NOT_FOUND);
+}
+
 /* Many kernels of several images, some of which go. */
 static void many_functions(void)
 {
@@ -152,5 +238,6 @@ const test_case kernel_cases[] = {
     {"launches", launches},
     {"functions", functions},
     {"many_functions", many_functions},
+    {"libraries", libraries},
     {NULL, NULL},
 };
