@@ -1,4 +1,7 @@
-"""The dynamic symbols of a shared object, as much of ELF as that takes (64-bit, little-endian)."""
+"""The dynamic symbols of a shared object and what it is linked with, as much of ELF as that takes.
+
+64-bit, little-endian.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-_DYNSYM, _VERNEED, _VERSYM = 11, 0x6FFFFFFE, 0x6FFFFFFF
+_DYNAMIC, _DYNSYM, _VERNEED, _VERSYM = 6, 11, 0x6FFFFFFE, 0x6FFFFFFF
+_NEEDED = 1
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,7 @@ class _Section:
 
 def imports(file: Path) -> set[Import]:
     """ValueError if it is no such object."""
-    data = file.read_bytes()
-    if data[:6] != b"\x7fELF\x02\x01":
-        raise ValueError(f"{file} is no 64-bit little-endian ELF object")
-    sections = _sections(data)
+    data, sections = _read(file)
     symbols = next((s for s in sections if s.kind == _DYNSYM), None)
     if symbols is None:
         raise ValueError(f"{file} has no dynamic symbols")
@@ -46,6 +47,24 @@ def imports(file: Path) -> set[Import]:
         number = struct.unpack_from("<H", data, versions.offset + 2 * i)[0] & 0x7FFF if versions else 0
         found.add(Import(_text(data, strings.offset + name), libraries.get(number, "")))
     return found
+
+
+def needed(file: Path) -> set[str]:
+    """The libraries that it is linked with (DT_NEEDED). ValueError as above."""
+    data, sections = _read(file)
+    section = next((s for s in sections if s.kind == _DYNAMIC), None)
+    if section is None:
+        raise ValueError(f"{file} has no dynamic section")
+    entries = (struct.unpack_from("<qQ", data, section.offset + 16 * i) for i in range(section.size // 16))
+    strings = sections[section.link].offset
+    return {_text(data, strings + value) for tag, value in entries if tag == _NEEDED}
+
+
+def _read(file: Path) -> tuple[bytes, list[_Section]]:
+    data = file.read_bytes()
+    if data[:6] != b"\x7fELF\x02\x01":
+        raise ValueError(f"{file} is no 64-bit little-endian ELF object")
+    return data, _sections(data)
 
 
 def _sections(data: bytes) -> list[_Section]:
