@@ -257,6 +257,7 @@ typedef enum cm_driver_sum {
     CM_DRIVER_SUM_MATCHED = 3, /* records that agree with their event */
     CM_DRIVER_SUM_DIFFER = 4,
     CM_DRIVER_SUM_MISSING = 5, /* events without a record; negative where the record came later */
+    CM_DRIVER_SUM_NEWEST = 6,  /* no sum: 1 + the newest of their correlation ids */
     CM_DRIVER_SUMS
 } cm_driver_sum;
 

@@ -24,8 +24,9 @@
  * peak, at the same time, of the same blocks; otherwise live bytes are at most what they were.
  * Every block is charged to the same stack. A stretch ends with sums of what was left out:
  * CM_EV_COMPACTED_DRIVER and CM_EV_COMPACTED_BLOCKS records and one CM_EV_COMPACTED. CUPTI's
- * records of it are known by the 65,536 newest correlation ids. Those that a killed program leaves
- * after the compacted part stay, and count as records without an event.
+ * records of it are known by the 65,536 newest correlation ids. Those that come after that, or that
+ * a killed program leaves after the compacted part, stay; no reader compares them with their
+ * events, and counts neither as alone.
  *
  * Memory: a stretch (15 MiB at most), a table of live blocks (32 bytes each, up to three quarters
  * full), the live nodes. One owner at a time, any thread; no Python, no locks, never in a hook. All

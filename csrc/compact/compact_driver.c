@@ -312,6 +312,10 @@ static bool remember_gone(cm_compaction *c, uint64_t key, uint32_t at)
     *g = (struct compact_gone){key, it->event.address, what->size,
                                place_of(what) == CM_TOTALS_HOST ? -1 : what->device_index, true};
     d->sum[CM_DRIVER_SUM_MISSING]++;
+    uint32_t id = (uint32_t)(key >> 1);
+    int64_t *newest = &d->sum[CM_DRIVER_SUM_NEWEST];
+    if (*newest == 0 || !cm_correlation_is_older(id, (uint32_t)(*newest - 1)))
+        *newest = (int64_t)id + 1;
     return cm_idmap_put(&d->gone_at, key, number);
 }
 

@@ -142,6 +142,11 @@ int cm_driver_join_record(cm_driver_join *j, uint32_t correlation, const cm_join
         judge(j, other, record);
         return 1;
     }
+    if (j->compacted_events > 0 && j->knows_compacted_id &&
+        !cm_correlation_is_older(j->compacted_id, correlation)) {
+        j->compacted_events--;
+        return 0;
+    }
     return add(&j->records, key, record, &j->expired_records) ? 0 : -1;
 }
 

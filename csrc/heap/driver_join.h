@@ -43,14 +43,23 @@ typedef struct cm_driver_join {
     uint64_t record_count, matched, differ;
     uint64_t expired_events, expired_records;
     int64_t compacted_events; /* compacted events without a record, less later records */
+    uint32_t compacted_id;    /* the newest of theirs */
+    bool knows_compacted_id;
 } cm_driver_join;
+
+/* Ids are given out in the order of calls, and wrap. */
+static inline bool cm_correlation_is_older(uint32_t one, uint32_t other)
+{
+    return (int32_t)(one - other) < 0;
+}
 
 /* All zero is an empty one. */
 void cm_driver_join_clear(cm_driver_join *join);
 bool cm_driver_join_copy(cm_driver_join *copy,
                          const cm_driver_join *join); /* false: out of memory */
 /* 1: *other is the half that waited; 0: this one waits now, as number *number; -1: out of memory.
- */
+ * A record does not wait that came behind the compacted part of a trace (its program was killed)
+ * and may be of a call in there: whether the two agree cannot be told any more. */
 int cm_driver_join_event(cm_driver_join *join, uint32_t correlation, const cm_join_side *event,
                          cm_join_side *other, uint64_t *number);
 int cm_driver_join_record(cm_driver_join *join, uint32_t correlation, const cm_join_side *record,

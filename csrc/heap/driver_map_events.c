@@ -487,6 +487,11 @@ static bool add_compacted(cm_driver_map *m, const cm_event *e)
         [CM_DRIVER_SUM_MATCHED] = &m->join.matched,
         [CM_DRIVER_SUM_DIFFER] = &m->join.differ,
     };
+    if (e->address == CM_DRIVER_SUM_NEWEST) {
+        m->join.knows_compacted_id = true;
+        m->join.compacted_id = (uint32_t)(e->size - 1);
+        return true;
+    }
     int64_t *missing = &m->join.compacted_events;
     uint64_t *sum = e->address < CM_DRIVER_SUMS ? sums[e->address] : NULL;
     bool falls = e->address == CM_DRIVER_SUM_MISSING; /* of events before a window, too */

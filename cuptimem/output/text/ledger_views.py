@@ -305,11 +305,13 @@ def _seen(driver: DriverLevel) -> str:
     check = driver.record_check
     if not check.records:
         return f"{number}; no records of CUPTI to check them with."
-    if check.agrees and check.records == 1:
+    told = check.agrees and check.matched == check.records
+    if told and check.records == 1:
         return f"{number}; CUPTI's one record agrees with them."
-    if check.agrees:
+    if told:
         return f"{number}; all {plural(check.records, 'record')} of CUPTI agree with them."
-    return f"{number}; {count(check.matched)} of {plural(check.records, 'record')} of CUPTI agree with them."
+    agree = f"{number}; {count(check.matched)} of {plural(check.records, 'record')} of CUPTI agree with them"
+    return f"{agree}, the events of the others are in sums." if check.agrees else f"{agree}."
 
 
 # -- page-locked host memory ---------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from craft import WINDOW_OPEN, Trace
 from driver_model import CORRELATION, CUDA, DEV, FAILED, PHYSICAL, RELEASE
 from driver_parts import MORE, Analyze, free, moment, new, only
 
-from tests.event_kinds import DRIVER_RECORD
+from tests.event_kinds import COMPACTED_DRIVER, DRIVER_RECORD
 
 
 def record(t: Trace, address: int, size: int, correlation: int | None, *, library: str = "", flags: int = 0) -> None:
@@ -80,6 +80,25 @@ def test_the_library_of_what_is_gone_reaches_the_moment_that_saw_it(analyze: Ana
     report = analyze(t)
     assert [(d["library"], d["bytes"]) for d in only(report, "peak")["driver"]] == [("libnccl.so", 100)]
     assert [(d["library"], d["bytes"]) for d in only(report, "end")["driver"]] == [("", 7)]
+
+
+def test_records_of_what_is_in_sums_are_not_alone(analyze: Analyze) -> None:
+    """A killed program leaves them behind the compacted part: as many as events lack theirs, of calls until then."""
+    t = Trace()
+    t.add(COMPACTED_DRIVER, 5, 3, index=-1)
+    t.add(COMPACTED_DRIVER, 6, 1 + 2, index=-1)  # the newest of the three has this id, behind a wrap
+    record(t, 0x10000, 100, 2**32 - 1)
+    record(t, 0x10000, 100, 3)  # alone: of a call that came later
+    record(t, 0x10000, 100, 2)
+    new(t, DEV, 0x20000, 100)
+    t.add(MORE, 4, CORRELATION)
+    record(t, 0x20000, 100, 4)
+    check = {"records": 4, "matched": 1, "missing": 1, "differ": 0, "alone": 1, "dropped": 0}
+    assert analyze(t)["driver"]["record_check"] == check
+    record(t, 0x10000, 100, 1)
+    record(t, 0x10000, 100, 0)  # one too many
+    check |= {"records": 6, "missing": 0, "alone": 2}
+    assert analyze(t)["driver"]["record_check"] == check
 
 
 def test_more_calls_wait_than_are_kept(analyze: Analyze) -> None:
