@@ -198,7 +198,7 @@ def _simulate(request: argparse.Namespace, setup: "Setup", output: str) -> int:
                 overwrite=request.force,
                 output="stderr" if request.json else "pass",
                 forward=True,
-                progress=say if sys.stderr.isatty() else lambda name: None,
+                progress=say,
             )
         except Interrupted:
             print("cuptimem: interrupted, so there is no answer", file=sys.stderr)

@@ -39,7 +39,7 @@ keys(
     share="fraction",
     line=lambda one: one.line if one.file else None,
 )
-keys(Attempt, "with outcome used", **{"with": "what"})
+keys(Attempt, "with outcome used seconds", **{"with": "what"})
 
 _TRIED = "peak_bytes reserved_bytes steps cpu_seconds error"
 

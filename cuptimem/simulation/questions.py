@@ -40,6 +40,7 @@ _EVENTS = "memory that waits for an event"
 _COMMUNICATORS = "NCCL communicators"
 _OPEN = {*_WORKSPACES, _COMMUNICATORS, _EVENTS}
 _COLLECTS = f"gc.collect() at each {child.COLLECTED_SHARE}th of the memory"
+_RUN_THE_HIGH_END = "leave --no-retry away: a run at the high end decides it"
 _TRUST = "--trust-reads says that none does: that they are only printed, say"
 
 Ask = Callable[[Setup, str], Facts]  # runs the program on a setup; the name is for the folder and for people
@@ -348,10 +349,13 @@ class Inquiry:
         if roomy and not _has_high_end(main, *_WORKSPACES):
             answer = self._fits(main, None)
             return replace(answer, reason=f"{answer.reason}, more than cuDNN's workspaces can take")
+        low = [f"the low end of {', '.join(_open_parts(main))}"]
+        if not self._context.exact:
+            low.append(f"a CUDA context of {cards.text(self._context.middle)}")
         return self._undecided(
             main,
-            "it fits with every modelled part at its low end; the high end was not run (--no-retry)",
-            "",
+            f"it fits with {' and '.join(low)}; the high end was not run (--no-retry)",
+            "; or ".join(part for part in (_RUN_THE_HIGH_END, _how_to_decide(main)) if part),
         )
 
     def _fits(self, main: Facts, high: Facts | None) -> Answer:
@@ -587,7 +591,9 @@ class Inquiry:
         if facts.interrupted:
             raise Interrupted
         fullest = facts.fullest
-        self._attempts.append(Attempt(name, _outcome(facts), None if fullest is None else fullest.used))
+        self._attempts.append(
+            Attempt(name, _outcome(facts), None if fullest is None else fullest.used, facts.run.seconds)
+        )
         return facts
 
     def _failed(self, main: Facts, cause: causes.Cause) -> Answer:
@@ -632,9 +638,15 @@ def _at(one: Assumption) -> str:
 
 def _has_high_end(facts: Facts, *but: str) -> bool:
     """Whether anything is larger there but these parts; the context is not among them."""
+    return not set(but).issuperset(_open_parts(facts))
+
+
+def _open_parts(facts: Facts) -> list[str]:
+    """Names of what is larger at the high end, in words; the context is not among them."""
+    said = _WORKSPACES if facts.run.setup.conv_workspace is not None else ()
+    modelled = [note.name for note in facts.modelled if is_modelled_open(note.name) and note.name not in said]
     assumed = any(not one.given and one.operator != "repeat_interleave" for one in facts.assumptions)
-    said = {*but, *(_WORKSPACES if facts.run.setup.conv_workspace is not None else ())}
-    return assumed or any(is_modelled_open(note.name) and note.name not in said for note in facts.modelled)
+    return [*modelled, *(["assumed sizes"] if assumed else [])]
 
 
 def _context_name(each: int) -> str:

@@ -141,6 +141,7 @@ class Attempt(Brief):
     what: str  # "PYTORCH_ALLOC_CONF=expandable_segments:True", "high end", "no limit", "on l4", "in 12.0 GiB"
     outcome: str  # "ran", "out of memory", "failed: ...", "stopped after 600 s"
     used: int | None  # bytes of the fullest device at its peak
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, repr=False)

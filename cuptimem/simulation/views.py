@@ -40,9 +40,11 @@ def simulation(one: Simulation) -> list[Block]:
 
 def _heading(one: Simulation) -> str:
     devices = f"{len(one.devices)} x " if len(one.devices) > 1 else ""
+    seconds = one.seconds + sum(run.seconds for run in one.attempts)
+    runs = f" of {1 + len(one.attempts)} runs" if one.attempts else ""
     return (
         f"simulated on {devices}{one.card}, {size(one.memory)} · {one.name or 'program'} · "
-        f"{duration(int(one.seconds * 1e9))} · torch {one.torch}"
+        f"{duration(int(seconds * 1e9))}{runs} · torch {one.torch}"
     )
 
 

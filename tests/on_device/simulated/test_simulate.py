@@ -135,6 +135,8 @@ def test_it_does_not_fit(simulate):
     assert answer["peak"]["bytes"] == 2000 * MIB and answer["peak"]["contributors"][0]["line"]["line"] == 4
     assert answer["devices"][0]["refused"] > 0 and answer["devices"][0]["used"]["low"] == 1000 * MIB
     assert [one["with"] for one in answer["attempts"]] == ["no limit", "on rtx3060"]
+    told = [line for line in done.err.splitlines() if "running it again" in line]
+    assert told == ["cuptimem: running it again: no limit", "cuptimem: running it again: on rtx3060"]
 
 
 FRAGMENTED = """\

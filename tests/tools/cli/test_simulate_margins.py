@@ -301,7 +301,10 @@ def test_one_run_decides_where_all_workspaces_find_room():
     answer, asked, _ = ask(program(0), retry=False)
     assert (answer.verdict, asked) == ("fits", ["as asked"])
     assert answer.reason == "4.0 GiB of cuda:0 stay free at its peak, more than cuDNN's workspaces can take"
-    assert ask(program(-1), retry=False)[0].verdict == "undecided"
+    answer, _, _ = ask(program(-1), retry=False)
+    assert answer.verdict == "undecided"
+    low = "it fits with the low end of cuDNN convolution workspace and a CUDA context of 512.0 MiB"
+    assert answer.reason == f"{low}; the high end was not run (--no-retry)"
 
 
 @pytest.mark.parametrize(

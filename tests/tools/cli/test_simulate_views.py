@@ -17,7 +17,7 @@ from cuptimem.simulation import api, as_json, assemble
 from cuptimem.simulation import views as simulate_views
 from cuptimem.simulation.environment import TorchBuild
 from cuptimem.simulation.questions import Answer
-from cuptimem.simulation.result import Interval, Modelled, Need, Simulation
+from cuptimem.simulation.result import Attempt, Interval, Modelled, Need, Simulation
 from tests.tools.cli import simulated_runs as runs
 from tests.tools.cli.simulated_runs import GIB, LINE, SETUP, facts
 
@@ -44,6 +44,8 @@ def test_printed_it_is_what_the_command_line_shows(made):
         "",
         "FITS in 24.0 GiB: so it is",
     ]
+    further = Attempt("high end", "ran", GIB, 2.0), Attempt("no limit", "ran", GIB, 4.0)
+    assert str(made(attempts=further)).startswith("simulated on h100, 24.0 GiB · train.py · 7.5 s of 3 runs ·")
 
 
 def test_a_function_has_its_own_name(made, monkeypatch):
