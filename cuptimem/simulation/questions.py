@@ -118,6 +118,9 @@ class Inquiry:
         replaced = _replaced(main, self._setup.alloc_conf)
         if replaced:
             return self._undecided(main, f"the setting was not tried: the program sets {replaced} itself", "")
+        cause = self._doubt(main)
+        if cause is not None:
+            return self._undecided(main, cause.text, cause.hint)
         if main.only_contexts:
             return self._undecided(
                 main,
@@ -130,9 +133,6 @@ class Inquiry:
                 "the program never used CUDA, so there is nothing to judge",
                 "does it choose its device by an argument or a variable? Nothing in it asked for cuda",
             )
-        cause = self._doubt(main)
-        if cause is not None:
-            return self._undecided(main, cause.text, cause.hint)
         if not main.report_problem and main.report is not None and main.report.lost.events:
             self._notes.append("events of the recording are lost: what the peak was made of may be wrong")
         largest, answer = self._with_other_outcomes(main)

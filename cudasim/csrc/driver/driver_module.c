@@ -303,6 +303,12 @@ CM_SIM_EXPORT int cuModuleLoadData(module **handle, const void *image)
     CM_CU_END(load(image, SIZE_MAX, handle));
 }
 
+CM_SIM_EXPORT int cuModuleLoadFatBinary(module **handle, const void *image)
+{
+    CM_CU_BEGIN(cuModuleLoadFatBinary, (void **)handle, image);
+    CM_CU_END(load(image, SIZE_MAX, handle));
+}
+
 /* Options: JIT settings, of which those that are answers (times, logs) stay as they were but for
  * the sizes of the logs, which are empty. */
 static void answer_options(unsigned count, const int *options, void **values)

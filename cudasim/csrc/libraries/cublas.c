@@ -98,10 +98,7 @@ CM_SIM_EXPORT int cublasGetVersion_v2(const blas *handle, int *version)
 CM_SIM_EXPORT int cublasGetProperty(int property, int *value)
 {
     CM_SIM_ENTRY;
-    if (!value || property < 0 || property > 2)
-        return INVALID_VALUE;
-    *value = cm_sim_version_part(CM_SIM_CUBLAS_VERSION, 10000, 100, property);
-    return SUCCESS;
+    return cm_sim_property(CM_SIM_CUBLAS_VERSION, 10000, property, value, INVALID_VALUE);
 }
 
 /* cuBLASLt has the same numbers, and the same function under another name. */

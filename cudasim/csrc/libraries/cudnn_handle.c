@@ -72,10 +72,7 @@ CM_SIM_EXPORT size_t cudnnGetCudartVersion(void)
 CM_SIM_EXPORT int cudnnGetProperty(int property, int *value)
 {
     CM_SIM_ENTRY;
-    if (!value || property < 0 || property > 2)
-        return DNN_BAD_PARAM;
-    *value = cm_sim_version_part(CM_SIM_CUDNN_VERSION, 10000, 100, property);
-    return DNN_SUCCESS;
+    return cm_sim_property(CM_SIM_CUDNN_VERSION, 10000, property, value, DNN_BAD_PARAM);
 }
 
 CM_SIM_EXPORT const char *cudnnGetErrorString(int status)

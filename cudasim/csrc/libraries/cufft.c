@@ -104,3 +104,18 @@ CM_SIM_EXPORT int cufftXtMakePlanMany(int plan, int rank, const long long *sizes
     *bytes = cm_sim_modelled("cuFFT work area", elements * cm_sim_data_type(compute));
     return SUCCESS;
 }
+
+CM_SIM_EXPORT int cufftGetVersion(int *version)
+{
+    CM_SIM_ENTRY;
+    if (!version)
+        return INVALID_VALUE;
+    *version = CM_SIM_CUFFT_VERSION;
+    return SUCCESS;
+}
+
+CM_SIM_EXPORT int cufftGetProperty(int property, int *value)
+{
+    CM_SIM_ENTRY;
+    return cm_sim_property(CM_SIM_CUFFT_VERSION, 1000, property, value, INVALID_VALUE);
+}

@@ -207,3 +207,18 @@ CM_SIM_EXPORT int cusolverDnXgeev_bufferSize(void *handle, void *parameters, int
     CHECK(n >= 0);
     return bytes(n * n + n * BLOCK, type, device, host);
 }
+
+CM_SIM_EXPORT int cusolverGetVersion(int *version)
+{
+    CM_SIM_ENTRY;
+    if (!version)
+        return INVALID_VALUE;
+    *version = CM_SIM_CUSOLVER_VERSION;
+    return SUCCESS;
+}
+
+CM_SIM_EXPORT int cusolverGetProperty(int property, int *value)
+{
+    CM_SIM_ENTRY;
+    return cm_sim_property(CM_SIM_CUSOLVER_VERSION, 1000, property, value, INVALID_VALUE);
+}

@@ -263,3 +263,19 @@ CM_SIM_EXPORT int cusparseSpGEMM_compute(void *handle, int transpose_a, int tran
     }
     return status;
 }
+
+CM_SIM_EXPORT int cusparseGetVersion(void *handle, int *version)
+{
+    CM_SIM_ENTRY;
+    (void)handle;
+    if (!version)
+        return INVALID_VALUE;
+    *version = CM_SIM_CUSPARSE_VERSION;
+    return SUCCESS;
+}
+
+CM_SIM_EXPORT int cusparseGetProperty(int property, int *value)
+{
+    CM_SIM_ENTRY;
+    return cm_sim_property(CM_SIM_CUSPARSE_VERSION, 1000, property, value, INVALID_VALUE);
+}

@@ -9,20 +9,26 @@
 
 /* Those of the wheels that PyTorch 2.14.1 is built with and brings along. */
 enum {
-    CM_SIM_CUBLAS_VERSION = 130101, /* major * 10000 + minor * 100 + patch */
-    CM_SIM_CUDNN_VERSION = 92400,   /* major * 10000 + minor * 100 + patch */
-    CM_SIM_CUSPARSE_VERSION = 12603,
+    CM_SIM_CUBLAS_VERSION = 130101,  /* major * 10000 + minor * 100 + patch */
+    CM_SIM_CUDNN_VERSION = 92400,    /* major * 10000 + minor * 100 + patch */
+    CM_SIM_CUSPARSE_VERSION = 12603, /* from here on major * 1000 */
+    CM_SIM_CUSOLVER_VERSION = 12004,
     CM_SIM_CUSPARSELT_VERSION = 801,
     CM_SIM_CUFFT_VERSION = 12000,
     CM_SIM_NCCL_VERSION = 23007 /* as cuBLAS has it */
 };
 
-/* cublasGetProperty and its like: property 0 major, 1 minor, 2 patch. */
-static inline int cm_sim_version_part(int version, int major_unit, int minor_unit, int property)
+/* cublasGetProperty and its like: property 0 major, 1 minor, 2 patch. invalid is the status for
+ * other properties, and for no place for the value. */
+static inline int cm_sim_property(int version, int major_unit, int property, int *value,
+                                  int invalid)
 {
-    return property == 0   ? version / major_unit
-           : property == 1 ? version % major_unit / minor_unit
-                           : version % minor_unit;
+    if (!value || property < 0 || property > 2)
+        return invalid;
+    *value = property == 0   ? version / major_unit
+             : property == 1 ? version % major_unit / 100
+                             : version % 100;
+    return 0;
 }
 
 /* Attributes by number, as the callers of cuBLASLt and cuDNN's backend set and get them. */

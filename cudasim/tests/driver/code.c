@@ -75,7 +75,8 @@ static void text_modules(void)
     unlink(path);
     /* What cannot be read may hold any kernel */
     static const char packed[64] = "\x50\xed\x55\xba\x01";
-    EQUAL(cuModuleLoadData(&module, packed), OK);
+    EQUAL(cuModuleLoadFatBinary(&module, NULL), INVALID_VALUE);
+    EQUAL(cuModuleLoadFatBinary(&module, packed), OK);
     EQUAL(cuModuleGetFunction(&function, module, "anything"), OK);
     EQUAL(cuModuleGetGlobal_v2(&variable, &bytes, module, "anything"), NOT_FOUND);
     EQUAL(cuModuleUnload(module), OK);

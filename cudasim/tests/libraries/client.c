@@ -28,10 +28,19 @@ int cublasCreate_v2(any *), cublasDestroy_v2(any), cublasSetStream_v2(any, any),
 int cublasLtCreate(any *), cublasLtDestroy(any), cudnnCreate(any *), cudnnDestroy(any),
     cudnnSetStream(any, any), cudnnGetStream(any, any *), cusolverDnCreate(any *),
     cusolverDnDestroy(any), cusparseCreate(any *), cusparseDestroy(any), cusparseLtInit(any),
-    cusparseLtDestroy(any), cufftCreate(int *), cufftDestroy(int);
+    cusparseLtDestroy(any), cufftCreate(int *), cufftDestroy(int), cufftGetVersion(int *),
+    cufftGetProperty(int, int *), cusolverGetVersion(int *), cusolverGetProperty(int, int *),
+    cusparseGetVersion(any, int *), cusparseGetProperty(int, int *);
 const char *cublasGetStatusString(int), *cudnnGetErrorString(int);
 
 static const size_t HANDLE = 4 << 20;
+
+static int part(int (*get)(int, int *), int property)
+{
+    int value = -1;
+    CHECK(get(property, &value) == 0);
+    return value;
+}
 
 static void handles(void)
 {
@@ -60,6 +69,11 @@ static void handles(void)
     CHECK(cublasGetVersion_v2(blas, &version) == 0 && cublasGetProperty(0, &major) == 0);
     CHECK(cublasGetProperty(1, &minor) == 0 && cublasGetProperty(2, &patch) == 0);
     CHECK(version == major * 10000 + minor * 100 + patch && cublasGetProperty(3, &patch) != 0);
+    CHECK(cufftGetVersion(&version) == 0 && version / 1000 == part(cufftGetProperty, 0));
+    CHECK(cusolverGetVersion(&version) == 0 && version % 100 == part(cusolverGetProperty, 2));
+    CHECK(cusparseGetVersion(sparse, &version) == 0);
+    CHECK(version % 1000 / 100 == part(cusparseGetProperty, 1));
+    CHECK(cusparseGetProperty(0, NULL) != 0 && cufftGetVersion(NULL) != 0);
     CHECK(strcmp(cublasGetStatusString(3), "CUBLAS_STATUS_ALLOC_FAILED") == 0);
     CHECK(strcmp(cudnnGetErrorString(0), "CUDNN_STATUS_SUCCESS") == 0);
 

@@ -553,13 +553,14 @@ print("by runtime", ctypes.CDLL("./libown.so").own_devices())
 """
 
 
-def test_a_library_that_finds_no_device_is_named(simulate, tmp_path):
-    """The program goes on with the CPU, as JAX and CuPy do then."""
+@pytest.mark.parametrize("program", [FALLS_BACK, FALLS_BACK.replace("x = torch", "# x = torch")])
+def test_a_library_that_finds_no_device_is_named(simulate, tmp_path, program):
+    """The program goes on with the CPU, as CuPy may: beside PyTorch on the device, and where nothing else is on it."""
     source = tmp_path / "own.c"
     source.write_text(OWN_RUNTIME)
     words = ["gcc", "-shared", "-fPIC", "-O1", str(source), "-o", str(tmp_path / "libown.so")]
     subprocess.run(words, check=True, timeout=60)
-    done = simulate(FALLS_BACK)
+    done = simulate(program)
     assert done.code == 4, done.err
     assert "by files True False" in done.err and "by runtime 0" in done.err
     assert "cuGetExportTable for libown.so" in done.answer["reason"]
