@@ -75,6 +75,9 @@ static void text_modules(void)
     unlink(path);
     /* What cannot be read may hold any kernel */
     static const char packed[64] = "\x50\xed\x55\xba\x01";
+    int loading = 0;
+    EQUAL(cuModuleGetLoadingMode(&loading), OK);
+    EQUAL(loading, 2); /* lazily */
     EQUAL(cuModuleLoadFatBinary(&module, NULL), INVALID_VALUE);
     EQUAL(cuModuleLoadFatBinary(&module, packed), OK);
     EQUAL(cuModuleGetFunction(&function, module, "anything"), OK);

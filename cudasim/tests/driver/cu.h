@@ -177,6 +177,7 @@ int cuDeviceGetDefaultMemPool(handle *, int);
 int cuModuleLoad(handle *, const char *);
 int cuModuleLoadData(handle *, const void *);
 int cuModuleLoadFatBinary(handle *, const void *);
+int cuModuleGetLoadingMode(int *);
 int cuModuleUnload(handle);
 int cuModuleGetFunction(handle *, handle, const char *);
 int cuModuleGetFunctionCount(unsigned *, handle);
