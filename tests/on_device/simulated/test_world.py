@@ -1,5 +1,6 @@
 """`cuptimem fits --world-size`: is each rank of a program as torchrun starts it what hand arithmetic says of it?"""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from cuptimem.simulation.fitting import Case, Row
 from cuptimem.simulation.ranks import MOST, in_words, of_all
 from cuptimem.simulation.result import Interval
 from cuptimem.simulation.world import NEEDS
+from tests.conftest import clean_environment
 
 pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
 
@@ -40,7 +42,7 @@ for layer in model:
     fully_shard(layer, mesh=mesh)
 fully_shard(model, mesh=mesh)
 model.to_empty(device="cuda")
-assert torch.cuda.memory_allocated() == 4 * 4096
+assert torch.cuda.memory_allocated() == (4 << 22) // size
 optimizer = torch.optim.AdamW(model.parameters())
 model(torch.ones(8, 1024, device="cuda")).sum().backward()
 optimizer.step()
@@ -55,6 +57,31 @@ def test_one_of_many_ranks(simulate):
     (row,) = done.answer["rows"]
     assert row["run"] == row["ranks"] == [1023]
     assert row["takes"]["high"] - row["takes"]["low"] >= 1024 * MIB, "a communicator"
+
+
+# Prints the KiB that the largest process had at its peak: cuptimem, or the rank that it runs.
+LARGEST = """\
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+@pytest.mark.extended
+def test_a_rank_of_many_takes_no_more_of_the_host(sim_python, tmp_path):
+    """Importing PyTorch takes half a GiB; 32 MiB would be 32 KiB for each of the ranks."""
+    (tmp_path / "program.py").write_text(SHARDED)
+
+    def largest(size):
+        fits = [sim_python, "-m", "cuptimem", "fits", "--world-size", str(size), "--ranks", str(size - 1), "program.py"]
+        done = subprocess.run(
+            [sim_python, "-c", LARGEST, *fits], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout) << 10
+
+    of_two = largest(2)
+    assert of_two > 100 * MIB and largest(1024) < of_two + 32 * MIB
 
 
 # The first stage has one layer, the second two. Each gets from the other what it cannot know: what comes in, and what
