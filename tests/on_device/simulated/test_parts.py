@@ -2,6 +2,7 @@
 
 import subprocess
 import venv
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,28 @@ def test_distributed_data_parallel_on_the_fake_group(simulate):
     done = simulate(FAKE_GROUP, "--no-retry")
     assert done.code in (0, 4) and "trained\n" in done.err, done.err
     assert done.answer["refused"] == []
+
+
+FROM_META = """\
+import torch
+from torch import nn
+with torch.device("meta"):
+    model = nn.Sequential(nn.Linear(1024, 1024, bias=False), nn.BatchNorm1d(1024, affine=False))
+model.register_buffer("seen", torch.empty(2048, 1024, device="meta"))
+model.to_empty(device="cuda")
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+model(torch.ones(8, 1024, device="cuda")).sum().backward()
+optimizer.step()
+"""
+
+
+def test_parameters_from_the_meta_device_have_their_category(simulate):
+    """4 MiB of a parameter and as much of its gradient, 8 MiB of a buffer."""
+    of: Counter[str] = Counter()
+    for row in simulate(FROM_META, "--no-retry").answer["peak"]["contributors"]:
+        of[row["category"]] += row["bytes"]
+    assert of["parameter"] == of["gradient"] == 4 * MIB
+    assert 8 * MIB <= of["buffer"] < 9 * MIB
 
 
 FAKE_GROUPS = """\
