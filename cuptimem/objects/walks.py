@@ -127,7 +127,7 @@ class _Walk:
         self._left = _MOST_TENSORS
         self._are_modules: dict[type, bool] = {}
         self._named_now = 0  # in this part
-        self._looked = 0  # in labels: what was read of optimizers' groups, and has a label already
+        self._looked = 0  # in labels: how long modules and groups were read for what may have no label
 
     def run(self, found: _Found | None) -> Iterator[None]:
         """The labels. Unless all was found, after each part of them it yields, and then has no reference to the
@@ -332,13 +332,15 @@ class _Walk:
     def _held(self, names: list[_Name], place: str) -> Iterator[_Tensors]:
         """Parameters or buffers of modules, in batches."""
         for start in range(0, len(names), _BATCH):
-            yield [
+            part = [
                 (tensor, name.prefix + _key(key), id(module))
                 for module, name in ((name.module(), name) for name in names[start : start + _BATCH])
                 if module is not None
                 for key, tensor in _items(self._namespace(module).get(place))
                 if living.is_tensor(self.torch, tensor)
             ]
+            self._looked += (_BATCH + 2 * len(part)) // 8
+            yield part
 
     def _parameters(self, names: list[_Name], optimizers: list[Callable[[], Any]]) -> Iterator[_Tensors]:
         """Those of modules, then what else optimizers update."""
@@ -360,8 +362,8 @@ class _Walk:
         """Of a part of an optimizer's group what is not known; None: there is no such part."""
         for group in _groups(optimizer, number):
             part = _sequence(group.get("params"), start, start + _QUICK * _BATCH)
-            self._looked += 1 + len(part) // _QUICK
             if part:
+                self._looked += 3 + len(part) // _QUICK  # a group takes as long as three labels
                 return [
                     (tensor, f"param_group {number}[{i}]", 0)
                     for i, tensor in enumerate(part, start)
@@ -433,6 +435,7 @@ class _Walk:
     def _settings_from(self, optimizer: Any, start: int) -> _Tensors | None:
         """The same of its groups."""
         groups = _groups(optimizer, start, start + 2 * _BATCH)
+        self._looked += 3 * len(groups)
         return (
             [
                 (tensor, f"{path} of param_group {number}", 0)
