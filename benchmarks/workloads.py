@@ -186,7 +186,7 @@ def lightning() -> Steps:
     model, rows = Model(), torch.randint(512, (512, 65))
     begun: list[float] = []
 
-    class Clock(pl.Callback):  # type: ignore[misc]
+    class Clock(pl.Callback):  # type: ignore[misc]  # as above
         def on_train_batch_start(self, *_: Any) -> None:
             begun.append(time.thread_time())
 

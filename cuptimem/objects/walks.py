@@ -249,14 +249,14 @@ class _Walk:
         for root in roots:
             pending.append(self._root(root, taken, numbers, is_only=len(holders) == 1 and root is holders[0]))
             while pending:
-                if self._name(pending, names, done) and self._is_enough(1):
+                if self._name_last(pending, names, done) and self._is_enough(1):
                     yield
         if self._is_enough(len(every) // _QUICK):
             yield
         for one in [one for one in every if _address(one) not in done]:  # that only each other have as children
             pending.append(_Name(one, _class_name(type(one()))[:_LONGEST], ""))
             while pending:
-                if self._name(pending, names, done) and self._is_enough(1):
+                if self._name_last(pending, names, done) and self._is_enough(1):
                     yield
 
     def _is_enough(self, modules: int) -> bool:
@@ -282,8 +282,8 @@ class _Walk:
         taken.add(name.text)
         return _Name(one, name.text, name.prefix)
 
-    def _name(self, pending: list[_Name], names: list[_Name], done: set[int]) -> bool:
-        """Names the last of them, and puts its children there. Whether there was something to do."""
+    def _name_last(self, pending: list[_Name], names: list[_Name], done: set[int]) -> bool:
+        """Names the last that is pending, and puts its children there. Whether there was something to do."""
         name = pending.pop()
         module = name.module()
         if module is None or id(module) in done or len(done) >= _MOST_MODULES:

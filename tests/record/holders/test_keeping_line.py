@@ -86,6 +86,7 @@ def shadow(shadowed):
         ("cache in module train → dict[7 keys] → .history (Trainer) → list[0:26] → dict['in']", "14 in Trainer.log"),
         ("cache in module train → dict[7 keys] → .layers (Cache) → deque(maxlen=99)[0:9]", "46 in fill"),  # a library's
         ("cache in module train → dict[7 keys] → .twice (Trainer) → list[0:9]", ""),
+        ("cache in module train → dict[7 keys] → .kind (Item) → list[0:9]", ""),  # read, and never seen being filled
         ("cache in module train → dict[7 keys] → … → .history (Trainer) → list[0:9]", ""),  # cut
         ("cache in module train → dict[7 keys] → .histo…", ""),
         ("trainer.twice (Trainer) in main() → list[0:9]", ""),  # two lines do

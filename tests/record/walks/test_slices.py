@@ -41,7 +41,7 @@ def test_a_large_model_is_labelled_in_parts_and_nothing_is_kept_alive(
     monkeypatch.setattr(slices, "_slice", marked)
     with cuptimem.profile(tmp_path / "a.cmem", holders=False):
 
-        class Layer(torch.nn.Linear):  # type: ignore[misc,name-defined]
+        class Layer(torch.nn.Linear):  # type: ignore[misc,name-defined]  # importorskip has no types
             pass
 
         model = torch.nn.ModuleList([Layer(2, 2) for _ in range(200)])
@@ -101,7 +101,7 @@ def test_no_phase_of_a_walk_keeps_anything_alive(tmp_path: Path, monkeypatch: py
 
 
 def test_names_do_not_ask_the_program_what_is_equal(tmp_path: Path) -> None:
-    class Net(torch.nn.Linear):  # type: ignore[misc,name-defined]
+    class Net(torch.nn.Linear):  # type: ignore[misc,name-defined]  # as above
         def __eq__(self, other: object) -> bool:
             raise AssertionError
 
