@@ -120,7 +120,7 @@ static bool change(void *part, const cm_change *c)
         uint32_t number = (uint32_t)(loop - l->loops->loop);
         if (is_collected(l, c->thread))
             l->track->group[cm_track_group_of(l->track, number, c->block.origin)].collected = true;
-        return cm_track_death(l->track, &c->block);
+        return cm_track_death(l->track, &c->block, c->thread);
     }
     if (!was_garbage(l, loop, step, c->thread))
         return true;
@@ -143,12 +143,12 @@ static bool node_row(cm_leaks *l, const cm_node_life *life, uint32_t step, cm_ce
 }
 
 static bool node_died_in_loop(cm_leaks *l, const cm_loop *loop, const cm_node_life *life,
-                              uint32_t step)
+                              uint32_t step, uint32_t thread)
 {
-    uint32_t at, number = (uint32_t)(loop - l->loops->loop), age = loop->passed - step;
+    uint32_t at, number = (uint32_t)(loop - l->loops->loop);
     cm_census_row row;
-    if (age < CM_GROWTH_OLD) {
-        l->loop[number].fleeting_nodes |= age > 0;
+    if (!cm_loops_is_old(l->loops, loop, step, thread)) {
+        l->loop[number].fleeting_nodes |= loop->passed > step;
         return true;
     }
     if (!node_row(l, life, step, &row))
@@ -181,7 +181,7 @@ static bool node_died(cm_leaks *l, const cm_node_life *life, uint32_t thread)
     if (l->asked && is_collected(l, thread))
         return add_ghost(l, &(cm_leaks_ghost){.is_node = true, .node = *life});
     here->nodes_collected |= is_collected(l, thread);
-    return node_died_in_loop(l, loop, life, step);
+    return node_died_in_loop(l, loop, life, step, thread);
 }
 
 typedef struct gatherer {
@@ -216,8 +216,8 @@ static bool end_ghosts(cm_leaks *l)
             l->ghost[left++] = *ghost;
             continue;
         }
-        if (ghost->is_node ? !node_died_in_loop(l, loop, &ghost->node, step)
-                           : !cm_track_death(l->track, &ghost->block))
+        if (ghost->is_node ? !node_died_in_loop(l, loop, &ghost->node, step, l->collector)
+                           : !cm_track_death(l->track, &ghost->block, l->collector))
             return false;
     }
     l->ghosts = left;

@@ -5,6 +5,7 @@
 
 #include "../base/grow.h"
 #include "../base/idmap.h"
+#include "growth.h"
 
 /* One life of a data iterator: an epoch. */
 typedef struct life {
@@ -91,6 +92,44 @@ bool cm_loops_trains(const cm_loops *loops, const cm_loop *loop)
     return strncmp(loops->steps->loop[loop->number].name, "training", strlen("training")) == 0;
 }
 
+static uint32_t kind_of(const cm_loops *loops, const cm_loop *loop)
+{
+    return loops->steps->loop[loop->number].kind;
+}
+
+static cm_loop_thread *ticked_by(cm_loop *loop, uint32_t thread)
+{
+    for (size_t i = 0; i < loop->threads; i++)
+        if (loop->ticked[i].thread == thread)
+            return &loop->ticked[i];
+    if (loop->threads == CM_LOOP_THREADS)
+        return NULL;
+    loop->ticked[loop->threads] = (cm_loop_thread){.thread = thread};
+    return &loop->ticked[loop->threads++];
+}
+
+static void note_tick(cm_loop *loop, uint32_t thread)
+{
+    cm_loop_thread *t = ticked_by(loop, thread);
+    if (t == NULL || t->last == loop->passed + 1)
+        return;
+    t->before = t->last;
+    t->last = loop->passed + 1;
+}
+
+bool cm_loops_is_old(const cm_loops *loops, const cm_loop *loop, uint32_t step, uint32_t thread)
+{
+    if (loop->passed - step < CM_GROWTH_OLD)
+        return false;
+    uint32_t kind = kind_of(loops, loop);
+    /* The tick of such a step comes before its work. */
+    bool begins = kind == CM_TICK_MODULE || kind == CM_TICK_DATA;
+    for (size_t i = 0; loop->threads > 1 && i < loop->threads; i++)
+        if (loop->ticked[i].thread == thread)
+            return loop->ticked[i].before > step + begins;
+    return true;
+}
+
 static bool ask(cm_loops *loops, uint64_t address, uint32_t line, uint32_t loop, uint32_t step)
 {
     struct cm_loops_iterators *it = loops->iterators;
@@ -129,11 +168,15 @@ bool cm_loops_event(cm_loops *loops, const cm_record *record, int64_t step,
         return true; /* no object has such an address */
     if (e->kind == CM_EV_OBJECT_NEW)
         return e->size != CM_OBJECT_ITERATOR || cm_idmap_put(&loops->iterators->at, e->address, 0);
-    if (e->kind != CM_EV_TICK || e->size != CM_TICK_DATA)
+    if (e->kind != CM_EV_TICK)
         return true;
     /* The first batch is loaded before the first step, and belongs to it. */
     cm_loop *loop = cm_loops_find(loops, step < 0 ? 0 : step, &index);
     if (loop == NULL)
+        return true;
+    if (e->size == kind_of(loops, loop))
+        note_tick(loop, record->thread);
+    if (e->size != CM_TICK_DATA)
         return true;
     return cm_attribution_line(attribution, e->stack, &line) &&
            ask(loops, e->address, line, (uint32_t)(loop - loops->loop), index);

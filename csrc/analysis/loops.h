@@ -14,8 +14,15 @@
 enum {
     CM_LOOPS_MAX = 64,       /* judged; programs have one to three */
     CM_LOOP_STEPS_MIN = 8,   /* shorter ones have no rate, and prove nothing */
+    CM_LOOP_THREADS = 32,    /* that make its steps; programs have one, servers some */
     CM_LOOP_NONE = UINT8_MAX /* a step outside of the judged loops */
 };
+
+/* A thread that makes steps: boundaries that had passed at its last tick and at the one before, in
+ * another step; each + 1, 0: none. */
+typedef struct cm_loop_thread {
+    uint32_t thread, last, before;
+} cm_loop_thread;
 
 typedef struct cm_loop {
     uint32_t number;        /* index into cm_steps.loop */
@@ -23,6 +30,8 @@ typedef struct cm_loop {
     uint32_t *global;       /* its steps' numbers in the trace */
     uint32_t *epoch;        /* after cm_loops_finish: first steps of its epochs */
     size_t epochs;          /* 0: no data iterators */
+    cm_loop_thread ticked[CM_LOOP_THREADS];
+    size_t threads;
 } cm_loop;
 
 typedef struct cm_loops cm_loops;
@@ -50,8 +59,13 @@ static inline cm_loop *cm_loops_find(cm_loops *loops, int64_t step, uint32_t *in
 /* Whether the loop's steps train. */
 bool cm_loops_trains(const cm_loops *loops, const cm_loop *loop);
 
-/* A data iterator was made, restarted, or asked for a batch in this step (-1: before the first).
- * false: out of memory. */
+/* Whether a block of this step that this thread frees now has outlived CM_GROWTH_OLD boundaries of
+ * its loop. Where several threads make its steps side by side, those of the others do not count: a
+ * call of one outlives many of their steps. */
+bool cm_loops_is_old(const cm_loops *loops, const cm_loop *loop, uint32_t step, uint32_t thread);
+
+/* A step's tick, or a data iterator was made, restarted, or asked for a batch in this step (-1:
+ * before the first). false: out of memory. */
 bool cm_loops_event(cm_loops *loops, const cm_record *record, int64_t step,
                     cm_attribution *attribution);
 

@@ -162,7 +162,7 @@ bool cm_track_birth(cm_track *t, const cm_block *block)
     return touch(t, g);
 }
 
-bool cm_track_death(cm_track *t, const cm_block *block)
+bool cm_track_death(cm_track *t, const cm_block *block, uint32_t thread)
 {
     uint32_t step;
     cm_loop *loop = cm_loops_find(t->loops, block->step, &step);
@@ -170,11 +170,10 @@ bool cm_track_death(cm_track *t, const cm_block *block)
         return true;
     cm_track_group *g =
         &t->group[cm_track_group_of(t, (uint32_t)(loop - t->loops->loop), block->origin)];
-    uint32_t age = loop->passed - step;
     g->series.live -= block->size;
-    if (age > 0 && age < CM_GROWTH_OLD)
-        g->fleeting = true;
-    if (age >= CM_GROWTH_OLD) {
+    if (!cm_loops_is_old(t->loops, loop, step, thread)) {
+        g->fleeting |= loop->passed > step;
+    } else {
         if (g->deaths == NULL && (g->deaths = calloc(1, sizeof *g->deaths)) == NULL)
             return false;
         cm_growth_die(g->deaths, loop->steps, step, loop->passed, block->size);

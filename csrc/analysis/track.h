@@ -76,7 +76,7 @@ void cm_track_free(cm_track *track);
 
 /* A block was born or died before its loop was over. false: out of memory. */
 bool cm_track_birth(cm_track *track, const cm_block *block);
-bool cm_track_death(cm_track *track, const cm_block *block);
+bool cm_track_death(cm_track *track, const cm_block *block, uint32_t thread);
 /* A block from before the first step died while a loop runs: new blocks of its line may only
  * replace it. false: out of memory. */
 bool cm_track_setup_death(cm_track *track, const cm_block *block, uint32_t loop);

@@ -137,3 +137,39 @@ def test_training_is_not_excused(verdicts: Verdicts) -> None:
     drop_kept(p)
     p.new(100, AFTER)
     only(verdicts(p))
+
+
+def serve(p: Program, threads: int, requests: int, kept: int) -> None:
+    """Threads answer side by side, each call while the others begin theirs; of the results the last `kept` stay."""
+    results: list[int] = []
+    running: list[list[int]] = [[] for _ in range(threads)]
+    for i in range(requests):
+        thread = i % threads
+        for address in running[thread]:
+            p.t.free(address, thread=1 + thread)
+        running[thread] = []
+        p.t.tick(MODULE, 0x55, p.t.line(CALL), flags=0x20, thread=1 + thread)
+        for into, size in ((running[thread], 20_000), (results, 1000)):
+            into.append(p.top)
+            p.t.alloc(p.top, size, p.t.line(KEEP), thread=1 + thread)
+            p.top += 64
+        if len(results) > kept:
+            p.t.free(results.pop(0), thread=1 + thread)
+
+
+@pytest.mark.parametrize("threads", [1, 3, 5])
+def test_calls_of_several_threads_that_keep_their_results(verdicts: Verdicts, threads: int) -> None:
+    """What a call makes for itself outlives steps of other threads, and nothing is evicted by that."""
+    p = Program()
+    model(p)
+    serve(p, threads, 90, kept=90)
+    only(verdicts(p))
+
+
+@pytest.mark.parametrize("threads", [1, 3, 5])
+@pytest.mark.parametrize("kept", [4, 30])
+def test_calls_of_several_threads_with_a_bound(verdicts: Verdicts, threads: int, kept: int) -> None:
+    p = Program()
+    model(p)
+    serve(p, threads, 150, kept=kept)
+    assert quiet(verdicts(p))
