@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+from cuptimem.advice.data import is_cached
 from cuptimem.advice.program import GAP, Block, Program, of_category
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, user_frame
@@ -32,7 +33,12 @@ def scaled(program: Program, blocks: list[Block], factor: float) -> list[Block]:
             return block.end_step != block.step  # cuBLAS keeps its own; a convolution's is of its input's size
         if block.category == "autocast cache" and block.requested not in halves:
             return not halves  # no parameter is known
-        if block.category in _FIXED or block.phase == "optimizer" or block.requested <= _SMALL:
+        if (
+            block.category in _FIXED
+            or block.phase == "optimizer"
+            or block.requested <= _SMALL
+            or is_cached(program, block)
+        ):
             return True
         return block.bytes in parameters and block.node is not None and _WEIGHTS.match(block.node) is not None
 

@@ -1,4 +1,4 @@
-"""load_late: data of all steps that is on the device before the first one needs it."""
+"""load_late: data of all steps that is on the device before the first one needs it. What a data set keeps."""
 
 import re
 from collections import defaultdict
@@ -7,9 +7,18 @@ from cuptimem.advice.program import FOREVER, Block, Program
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, user_frame
 
+_LATER = 2  # steps: a batch that is fetched ahead ends with the next one
 _LEAST = 5  # blocks of one line: fewer may be a few constants
 _DATA = ("input", "kept", "unknown", "temporary", "loaded")
 _ASSIGNED = re.compile(r"^(\w+)\s*(?:,\s*\w+\s*)*(?::[^=]+)?=[^=]")
+
+
+def is_cached(program: Program, block: Block) -> bool:
+    """A sample that a data set keeps: neither the batch nor the model decides how many there are, and how large."""
+    if block.phase != "data" or block.step < 0 or not program.steps:
+        return False
+    last = program.steps[-1].step if block.end_step is None else block.end_step
+    return last - block.step >= _LATER
 
 
 def _is_early(program: Program, block: Block) -> bool:

@@ -1,5 +1,6 @@
 """half_model, single_precision: weights and all that is made with them, in half the bytes."""
 
+from cuptimem.advice.data import is_cached
 from cuptimem.advice.program import Block, Program, of_category
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, Stack, user_frame
@@ -22,7 +23,7 @@ def _made_at(stack: Stack) -> Frame | None:
 def _halved(program: Program, blocks: list[Block]) -> list[Block]:
     return [
         program.with_bytes(block, block.requested // 2)
-        if block.category in _FOLLOWS and block.requested > _SMALL
+        if block.category in _FOLLOWS and block.requested > _SMALL and not is_cached(program, block)
         else block
         for block in blocks
     ]

@@ -58,5 +58,7 @@ def _why_not(report: Report) -> str:
 def _program(report: Report, lives: Lives) -> Program:
     device = report.device(lives.device)
     freed = device.garbage.freed_contributors if device.garbage is not None else ()
+    cycles = [one for leak in report.leaks if leak.cause == "cycle" for one in (leak, *leak.keeps)]
+    garbage = {one.stack for one in freed} | {part.stack for one in cycles for part in one.parts}
     types = {one.dtype for one in device.peak.tensors if one.category == "parameter" and one.dtype is not None}
-    return Program(lives, report.clock.kind, frozenset(one.stack for one in freed), frozenset(types))
+    return Program(lives, report.clock.kind, frozenset(garbage), frozenset(types))

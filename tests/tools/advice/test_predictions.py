@@ -1,6 +1,7 @@
 """Predicted peaks beside those of the program with the change made by hand, recorded on the CPU."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,28 @@ def test_a_larger_batch(record: Record, kind: str, few: int, many: int) -> None:
     before, after = record(kind, few), record(kind, many)
     predicted = advice.estimate(before, batch=f"{many}:{few}").bytes
     assert abs(predicted - after.peak.bytes) <= 0.03 * after.peak.bytes
+
+
+def test_what_a_data_set_keeps_follows_no_batch(tmp_path: Path) -> None:
+    from tests.tools.advice import trainings
+
+    before, after = (trainings.record_decoded(tmp_path, batch) for batch in (16, 8))
+    predicted = advice.estimate(before, batch="8:16").bytes
+    assert abs(predicted - after.peak.bytes) <= 0.03 * after.peak.bytes
+    kept = 64 * 3 * 24 * 24 * 4
+    assert advice.estimate(before, half_model=True).bytes > kept
+
+
+def test_cycles_that_no_collection_frees(tmp_path: Path) -> None:
+    from tests.tools.advice import trainings
+
+    before, after = (trainings.record_cycles(tmp_path, collected) for collected in (False, True))
+    found = before.advice.proposal("collect")
+    assert found is not None
+    assert found.bytes < before.peak.bytes / 3
+    # In the changed program the last step's cycle is alive while the next step runs until its collection.
+    step = 64 * 64 * 4
+    assert abs(found.bytes - after.peak.bytes) <= 2 * step
 
 
 def test_gradients_that_are_zeroed_in_place(record: Record) -> None:

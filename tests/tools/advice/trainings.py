@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, Dataset
 
 import cuptimem
 from cuptimem.report.model import Report
@@ -148,6 +149,73 @@ def train(kind: str, batch: int, change: str = "", *, momentum: bool = False, ze
             del loss, x, y
     for hook in hooks:
         hook.remove()
+
+
+class Decoded(Dataset[tuple[torch.Tensor, int]]):
+    """Keeps each picture that it has decoded."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, torch.Tensor] = {}
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, at: int) -> tuple[torch.Tensor, int]:
+        if at not in self.kept:
+            self.kept[at] = torch.randn(3, 24, 24)
+        return self.kept[at], at % 10
+
+
+def record_decoded(folder: Path, batch: int) -> Report:
+    """Of two epochs of a data set that keeps what it has read."""
+    gc.collect()
+    torch.manual_seed(0)
+    path = folder / f"decoded-{batch}.cmem"
+    with cuptimem.profile(path):
+        model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(8, 10))
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+        data = Decoded()
+        for _ in range(2):
+            for x, y in DataLoader(data, batch):
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    return cuptimem.open(path)
+
+
+class Square(torch.autograd.Function):
+    """Its context is part of a cycle."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x, ctx.again = x, lambda: ctx.x.sum()
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient * ctx.x
+
+
+def record_cycles(folder: Path, collected: bool) -> Report:
+    """Without automatic collection; collected: with one by hand in each step."""
+    path = folder / f"cycles-{collected}.cmem"
+    gc.collect()
+    gc.disable()
+    try:
+        with cuptimem.profile(path):
+            layer = nn.Linear(64, 64)
+            optimizer = torch.optim.SGD(layer.parameters(), 0.01)
+            for _ in range(20):
+                loss = Square.apply(layer(torch.randn(64, 64))).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                if collected:
+                    gc.collect()
+    finally:
+        gc.enable()
+    return cuptimem.open(path)
 
 
 def record(folder: Path, kind: str, batch: int, change: str = "", **more: bool) -> Report:
