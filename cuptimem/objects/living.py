@@ -8,6 +8,7 @@ modes bypassed.
 from __future__ import annotations
 
 import _thread
+import collections
 import contextlib
 import gc
 import re
@@ -20,8 +21,9 @@ from typing import Any
 from cuptimem import _core
 from cuptimem.errors import own
 
-TENSOR, STORAGE, MODULE, OPTIMIZER, POOL, STEPPER = 1, 2, 3, 4, 5, 6
-"""STEPPER: of a class that steps and clears gradients as optimizers do, and is none of PyTorch's."""
+TENSOR, STORAGE, MODULE, OPTIMIZER, POOL, STEPPER, CONTAINER = 1, 2, 3, 4, 5, 6, 7
+"""STEPPER: of a class that steps and clears gradients as optimizers do, and is none of PyTorch's. CONTAINER: a plain
+list or deque."""
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that a program has made
 
@@ -127,8 +129,8 @@ def _no_grad(torch: Any) -> Iterator[None]:
         torch._C._set_grad_enabled(enabled)
 
 
-def find(torch: Any, among: list[Any]) -> list[tuple[int, Any]]:
-    """Everything of interest among these objects, with its kind, chosen by class alone."""
+def find(torch: Any, among: list[Any], containers: bool = False) -> list[tuple[int, Any]]:
+    """Everything of interest among these objects, with its kind, chosen by class alone. containers: these, too."""
     bases = {torch.Tensor: TENSOR, torch._C.TensorBase: TENSOR, torch._C.StorageBase: STORAGE}
     for module, name, kind in (
         ("torch.nn.modules.module", "Module", MODULE),
@@ -143,6 +145,8 @@ def find(torch: Any, among: list[Any]) -> list[tuple[int, Any]]:
     by_base = {id(base): kind for base, kind in bases.items()}
 
     def kind_of(cls: type) -> int:
+        if containers and (cls is list or cls is collections.deque):
+            return CONTAINER
         for base in mro(cls):
             kind = by_base.get(id(base))
             if kind is not None:

@@ -42,8 +42,7 @@ _namespace = type.__dict__["__dict__"].__get__
 def note(core: "ModuleType", objects: "list[Any]") -> None:
     """Marks the blocks in those of the objects that are containers and still filling. While torch is being imported
     there are none."""
-    look = _Look(core)
-    look.read([container for _, container in core.select(objects, _is_container)], _MOST)
+    _Look(core).read(objects, _MOST)
 
 
 def note_in_slices(core: "ModuleType") -> "Iterator[None]":
@@ -105,14 +104,11 @@ class _Look:
             self.core.mark(self.core.MARK_FILLING, address)
 
 
-def _is_container(cls: type) -> bool:
-    return cls is deque or cls is list
-
-
 def _has_room(container: "_Container") -> bool:
     if type(container) is list:
-        places = container[-_PLACES:]
-        return len(container) > _PLACES and container[0] is not None and all(place is None for place in places)
+        if len(container) <= _PLACES or container[-1] is not None:  # of nearly all
+            return False
+        return container[0] is not None and all(place is None for place in container[-_PLACES:])
     assert not isinstance(container, list)
     return container.maxlen is not None and _FEWEST <= len(container) < container.maxlen
 

@@ -183,10 +183,10 @@ def look_at_the_end(core: "ModuleType") -> None:
         try:  # nothing of this may reach the program
             from cuptimem.record import filling
 
-            objects = living.all_objects()
-            found = living.find(torch, objects)
-            filling.note(core, objects)
-            objects.clear()
+            rows = living.find(torch, living.all_objects(), containers=True)
+            filling.note(core, [item for kind, item in rows if kind == living.CONTAINER])
+            found = [row for row in rows if row[0] != living.CONTAINER]
+            rows.clear()
         except own(Exception) as error:
             _problems.append(f"containers that are filling are not known: {type(error).__name__}: {error}")
         look_at_names(found)
