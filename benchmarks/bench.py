@@ -22,6 +22,7 @@ from benchmarks import live as live_costs
 from benchmarks import pages as timeline_pages
 from benchmarks import pauses as pause_costs
 from benchmarks import simulated
+from benchmarks import steady as steady_costs
 from benchmarks.deadline import left
 from benchmarks.measure import Spread, paired, spread
 from benchmarks.promises import PROMISES, Verdict
@@ -101,6 +102,34 @@ def workload(name: str, quick: bool) -> Outcome:
         promise = PROMISES["worst" if name == "small_step" else "realistic"]
         measured, between = percent(paired(ours, base, ratio=True))
         out.verdicts.append(Verdict(promise, measured, between, why=name))
+    return out
+
+
+def steady(quick: bool) -> Outcome:
+    """One recording of a step that is all Python: its first 20 seconds, and what follows."""
+    out = Outcome()
+    found = steady_costs.measured("small_step", ("bare", "cuptimem"), 2 if quick else 2 * steady_costs.FIRST)
+    for part in steady_costs.PARTS:
+        if not found["bare"][part]:
+            continue
+        base = {key: [block[key] for block in found["bare"][part]] for key in ("step", "cpu")}
+        ours = {key: [block[key] for block in found["cuptimem"][part]] for key in ("step", "cpu")}
+        ratio, cpu = (paired(ours[key], base[key], ratio=True) for key in ("step", "cpu"))
+        out.rows.append(
+            {"benchmark": "steady", "what": f"bare, {part}", "unit": "s", "step": spread(base["step"]).to_dict()}
+        )
+        out.rows.append(
+            {
+                "benchmark": "steady",
+                "what": f"cuptimem, {part}",
+                "unit": "s",
+                "step": spread(ours["step"]).to_dict(),
+                "ratio": ratio.to_dict(),
+                "cpu_ratio": cpu.to_dict(),
+            }
+        )
+        out.verdicts.append(Verdict(PROMISES["steady"], *percent(ratio), why=part))
+        out.verdicts.append(Verdict(PROMISES["steady-cpu"], cpu.median, (cpu.low, cpu.high), why=part))
     return out
 
 
@@ -607,6 +636,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     **{name: _workload(name) for name in SIZES if name != "trainer"},
     "cuda": cuda,
     "cuda_gpt2": cuda_gpt2,
+    "steady": steady,
     "pauses": pauses,
     "report": report,
     "analysis": analysis,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.steady import PARTS
 from tests.results import json_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,13 +49,25 @@ class Compared:
     as_time: bool  # what is added, else the share
     names: Mapping[str, str]
     promise: tuple[str, str] | None = None
+    bare: str = "bare"
 
 
 _HERE = {name: name for name in ("cuptimem", "memray", "torch.profiler", "tracemalloc")}
 _DEVICE = {"cuptimem": "cuptimem", "PyTorch's recorder": "recorder all/all"}
 COMPARED = (
     Compared("an allocation with its free, 30 frames deep", "micro", True, _HERE, ("micro", "")),
-    Compared("a step that is all Python", "small_step", False, _HERE, ("worst", "small_step")),
+    Compared("a step that is all Python, in recordings of 0.2 s", "small_step", False, _HERE, ("worst", "small_step")),
+    *(
+        Compared(
+            f"... in one of 40 s, {part}",
+            "steady",
+            False,
+            {"cuptimem": f"cuptimem, {part}"},
+            ("steady", part),
+            f"bare, {part}",
+        )
+        for part in PARTS
+    ),
     Compared("a GPT step", "gpt", False, _HERE, ("realistic", "gpt")),
     Compared("a Hugging Face GPT-2 step", "transformers", False, _HERE, ("realistic", "transformers")),
     Compared("a ResNet step, two workers", "resnet", False, _HERE, ("realistic", "resnet")),
@@ -63,6 +76,7 @@ COMPARED = (
         "cuda",
         True,
         {who: f"30 frames, {name}" for who, name in _DEVICE.items()},
+        bare="30 frames, bare",
     ),
     Compared("GPT-2 small's step on the simulated device, whose kernels cost nothing", "cuda_gpt2", False, _DEVICE),
 )
@@ -102,7 +116,7 @@ def _verdict(result: Result, promise: tuple[str, str] | None) -> Mapping[str, An
 def _compared(result: Result) -> Iterator[Line]:
     for one in COMPARED:
         line = Line(one.what, promise=_verdict(result, one.promise))
-        bare = _found(result, one.benchmark, "30 frames, bare" if one.benchmark == "cuda" else "bare")
+        bare = _found(result, one.benchmark, one.bare)
         if bare is not None:
             line.what += f" (bare {seconds(bare['step']['median'])})"
         for who, name in one.names.items():

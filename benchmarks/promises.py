@@ -21,6 +21,8 @@ PROMISES = {
         Promise("realistic", "realistic training step (10 ms or more), added", 1, "%"),
         Promise("logged", "realistic training step, logged every 10 steps, added", 1.5, "%"),
         Promise("worst", "4 ms step that is all Python, 1,300 events, added", 3, "%"),
+        Promise("steady", "the same step in one recording of 40 s, added", 1.5, "%"),
+        Promise("steady-cpu", "the same step in one recording of 40 s, CPU of the process", 1.05, "x"),
         Promise("stopped", "after stop(): nothing measurable, added", 0, "ns"),
         Promise("size", "trace size, whole file, per allocation or free", 12, "bytes"),
         Promise("open-10m", "10 million events: open, replay, peak, steps", 3, "s"),

@@ -26,6 +26,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 EVERY = {
     "micro", "gpt", "small_step", "transformers", "resnet", "size", "analysis", "windows", "analysis_driver", "report",
     "resident", "stopped", "import", "cuda", "cuda_gpt2", "driver", "kernels", "driver_step", "simulator",
+    "steady",
 }  # fmt: skip
 SHORT = {"micro", "analysis", "windows", "analysis_driver", "import"}
 
