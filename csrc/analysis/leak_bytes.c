@@ -44,6 +44,15 @@ static bool found_garbage(const judge *j, const uint32_t *group, size_t groups)
     return found;
 }
 
+static bool had_names(const judge *j, const uint32_t *group, size_t groups)
+{
+    uint32_t any;
+    for (size_t i = 0; i < groups; i++)
+        if (cm_idmap_get(&j->leaks->named, j->leaks->track->group[group[i]].stack, &any))
+            return true;
+    return false;
+}
+
 static cm_verdict_class judge_growth(judge *j, const cm_growth_case *growth, const uint32_t *group,
                                      size_t groups, cm_leak *leak)
 {
@@ -55,6 +64,7 @@ static cm_verdict_class judge_growth(judge *j, const cm_growth_case *growth, con
                          .pause = l->loop[j->number].pause,
                          .proven = l->loop[j->number].proven || j->reachable,
                          .late = !found_garbage(j, group, groups),
+                         .named = had_names(j, group, groups),
                          .kept = *growth,
                          .all = j->of_all.birth,
                          .all_births = j->of_all.count};

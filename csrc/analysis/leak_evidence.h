@@ -62,6 +62,7 @@ typedef struct cm_leaks {
     bool evaluated;   /* a loop that does not train is over */
     uint64_t born;    /* records before the last allocation */
     cm_idmap held_by; /* canonical stack -> whether it is reached from a variable (CM_MARK_HELD) */
+    cm_idmap named;   /* canonical stack -> what had grown of it had a name while the program ran */
     cm_node_size node_size;
     cm_verdicts verdicts;
 } cm_leaks;

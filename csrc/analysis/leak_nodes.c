@@ -145,6 +145,15 @@ static bool report(judge *j, bool with_dead, const cm_leak *judged, const member
     return cm_verdicts_add(&l->verdicts, &out, j->part, j->line_parts.count);
 }
 
+static bool had_names(const judge *j)
+{
+    uint32_t any;
+    for (size_t i = 0; i < j->line_parts.count; i++)
+        if (cm_idmap_get(&j->leaks->named, j->line_parts.row[i].step, &any)) /* the maker's stack */
+            return true;
+    return false;
+}
+
 /* One retaining stack, or the remaining ones of a line. */
 static bool judge_members(judge *j, const member *of, size_t count, bool hints, bool *judged)
 {
@@ -168,6 +177,7 @@ static bool judge_members(judge *j, const member *of, size_t count, bool hints, 
         .pause = l->loop[j->number].pause,
         .proven = l->loop[j->number].proven || reachable,
         .late = !l->loop[j->number].in_frame && !l->loop[j->number].nodes_collected,
+        .named = had_names(j),
         /* A list may be kept for its epoch, but a graph is useless after its optimizer's step. */
         .kept = {.birth = kept->birth,
                  .births = kept->count,

@@ -22,6 +22,7 @@ static void destroy(void *part)
     }
     cm_idmap_clear(&l->node_deaths_at);
     cm_idmap_clear(&l->held_by);
+    cm_idmap_clear(&l->named);
     free(l->node_deaths);
     free(l->ghost);
     cm_verdicts_clear(&l->verdicts);
@@ -300,6 +301,13 @@ static bool see_held(cm_leaks *l, uint64_t argument)
             cm_idmap_put(&l->held_by, stack, argument % 2));
 }
 
+static bool see_named(cm_leaks *l, uint64_t argument)
+{
+    uint32_t stack;
+    return argument > UINT32_MAX || (cm_stack_class_of(l->classes, (uint32_t)argument, &stack) &&
+                                     cm_idmap_put(&l->named, stack, 1));
+}
+
 static bool see_mark(cm_leaks *l, const cm_record *record)
 {
     const cm_event *e = &record->event;
@@ -331,6 +339,8 @@ static bool see_mark(cm_leaks *l, const cm_record *record)
         return true;
     case CM_MARK_HELD:
         return see_held(l, e->address);
+    case CM_MARK_NAMED:
+        return see_named(l, e->address);
     default:
         return true;
     }

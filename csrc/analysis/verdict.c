@@ -99,7 +99,7 @@ cm_verdict_class cm_verdict_judge(const cm_verdicts *v, const cm_verdict_case *g
     if (class == CM_VERDICT_KEPT && signature == CM_LEAK_SURVIVORS &&
         out->reason == CM_SUSPECT_NOT && !given->proven && !was_a_leak_when_collected(given, &c))
         out->reason = CM_SUSPECT_UNCOLLECTED;
-    if (class == CM_VERDICT_GARBAGE) {
+    if (class == CM_VERDICT_GARBAGE && !(given->late && given->named)) {
         out->cycle = is_never_collected(v, given);
         if (!out->cycle)
             out->reason = given->late ? CM_SUSPECT_LATE : CM_SUSPECT_GARBAGE;

@@ -11,6 +11,9 @@
  * the program's end would have freed it. Blocks that survived a full collection within the loop
  * were reachable then.
  *
+ * What a search found to be held by names while the loop ran was no garbage then, whatever freed
+ * it.
+ *
  * Lost events and lost frees explain a verdict from a quarter of its evidence on. */
 #ifndef CM_ANALYSIS_VERDICT_H
 #define CM_ANALYSIS_VERDICT_H
@@ -48,7 +51,8 @@ typedef struct cm_verdict_case {
     uint32_t pause;     /* the most between two collections, the loop's beginning included */
     bool proven;        /* `kept` was no garbage: a collection ran after the loop, or many in it */
     bool late; /* no evidence that deaths in a collection after the loop were garbage in the loop */
-    cm_growth_case kept;        /* without the garbage; steps and epochs are filled in */
+    bool named;          /* ... but that they were none: a search in the loop found their names */
+    cm_growth_case kept; /* without the garbage; steps and epochs are filled in */
     const cm_growth_birth *all; /* with it */
     size_t all_births;
 } cm_verdict_case;

@@ -58,7 +58,7 @@ static bool is_namespace(PyObject *o)
 
 static bool leads_everywhere(PyObject *o)
 {
-    return PyType_Check(o) || PyModule_Check(o) || PyFrame_Check(o) || is_namespace(o);
+    return PyType_Check(o) || PyModule_Check(o) || is_namespace(o);
 }
 
 /* Of one object, so that a large container leaves room; of all, for each object to be found. */

@@ -475,6 +475,8 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
                 look.known[_key(row)] = holders
             elif is_short:  # what it has not come to may have any name
                 continue
+            if look.early and 2 * named >= sum(one.bytes for one in holders):
+                core.mark(core.MARK_NAMED, row["stack"])
             if row["signature"] == "growing":
                 core.mark(core.MARK_HELD, 2 * row["stack"] + want.by_variable)
             _record(core, row["stack"], int(row["kind"] == "nodes"), row["device"], holders)

@@ -98,3 +98,36 @@ def test_verdicts(forked: Callable[..., Result], tmp_path: Path, program: str, l
     report = cuptimem.open(tmp_path / "run.cmem")
     assert len(report.leaks) == leaks
     assert [one.reason for one in report.suspects if one.reason != "negligible"] == reasons
+
+
+ERRORS = """
+import torch
+from torch import nn
+
+def check(model, x):
+    out = model(x)
+    if out.sum() is not None:
+        raise ValueError("bad batch")
+
+def main():
+    model, errors = nn.Linear(64, 256), []
+    for step in range(60):
+        try:
+            check(model, torch.randn(16, 64))
+        except ValueError as error:
+            errors.append(error)
+main()
+"""
+
+
+def test_exceptions_that_are_kept(forked: Callable[..., Result], tmp_path: Path) -> None:
+    """Their frames lead back to the list, which only the collection at the end frees: the names that a search found
+    while the loop ran decide, and lead through a traceback."""
+    (tmp_path / "errors.py").write_text(ERRORS)
+    done = forked("-m", "cuptimem", "run", "-q", "-o", "run.cmem", "errors.py")
+    assert (done.code, done.err) == (0, "")
+    report = cuptimem.open(tmp_path / "run.cmem")
+    assert report.leaks and not [one for one in report.suspects if one.reason != "negligible"]
+    paths = {one.path for leak in report.leaks for row in (leak, *leak.keeps) for one in row.holders if one.is_named}
+    assert paths and all(path.startswith("errors in main() → list[") for path in paths)
+    assert any("→ traceback → out in check()" in path for path in paths)

@@ -7,6 +7,9 @@ import pytest
 from leak_program import COLLECT_BEGIN, COLLECT_END, FINAL_BEGIN, FINAL_END, KEEP, Program, only, reasons, train
 
 
+NAMED = 13  # cm_mark_kind
+
+
 def test_garbage_that_waits(verdicts: Callable[..., dict[str, Any]]) -> None:
     p = train(40, lambda p, i: p.kept.append(p.new()))
     assert only(verdicts(p))  # without a collection it looks like a leak
@@ -207,6 +210,29 @@ def test_what_dies_behind_its_function_may_have_been_held(verdicts: Callable[...
     p.collect_at_the_end(p.kept, in_frame=False)
     report = verdicts(p)
     assert not report["leaks"] and reasons(report) == [(KEEP, "late garbage")]
+
+
+@pytest.mark.parametrize("nodes", [False, True])
+@pytest.mark.parametrize("in_frame", [False, True])
+def test_names_that_a_search_in_the_loop_found(
+    verdicts: Callable[..., dict[str, Any]], nodes: bool, in_frame: bool
+) -> None:
+    """The function returns, and what it held is part of a cycle: exceptions with their tracebacks. While it still runs
+    the collection frees what nothing holds any more, whatever was so before."""
+
+    def body(p: Program, i: int) -> None:
+        p.kept.append(p.node(KEEP) if nodes else p.new())
+        if i == 23:
+            p.t.mark(NAMED, p.t.line(KEEP))
+
+    p = train(40, body)
+    freed: dict[str, Any] = {"nodes": tuple(p.kept)} if nodes else {}
+    p.collect_at_the_end([] if nodes else p.kept, in_frame=in_frame, **freed)
+    report = verdicts(p)
+    if in_frame:
+        assert not report["leaks"] and reasons(report) == [(KEEP, "garbage")]
+    else:
+        only(report)
 
 
 @pytest.mark.parametrize(("generation", "every", "times"), [(0, 8, 5), (1, 1, 36), (2, 8, 5)])
