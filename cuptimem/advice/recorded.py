@@ -1,11 +1,14 @@
 """Of which part of a recording advice can be reckoned."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from cuptimem.advice.program import Program
 from cuptimem.report.lives import Lives
 from cuptimem.report.model import Report
 from cuptimem.words import size
+
+_FEW = 8  # types of less than this part of the parameters' bytes say nothing of the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,18 @@ def _why_not(report: Report) -> str:
     return ""
 
 
+def _most(types: Counter[str]) -> frozenset[str]:
+    """Without those of a few parameters: adapters beside the weights that they adapt."""
+    return frozenset(one for one, size in types.items() if _FEW * size >= types.total())
+
+
 def _program(report: Report, lives: Lives) -> Program:
     device = report.device(lives.device)
     freed = device.garbage.freed_contributors if device.garbage is not None else ()
     cycles = [one for leak in report.leaks if leak.cause == "cycle" for one in (leak, *leak.keeps)]
     garbage = {one.stack for one in freed} | {part.stack for one in cycles for part in one.parts}
-    types = {one.dtype for one in device.peak.tensors if one.category == "parameter" and one.dtype is not None}
-    return Program(lives, report.clock.kind, frozenset(garbage), frozenset(types))
+    types: Counter[str] = Counter()
+    for one in device.peak.tensors:
+        if one.category == "parameter" and one.dtype is not None:
+            types[one.dtype] += one.bytes
+    return Program(lives, report.clock.kind, frozenset(garbage), _most(types))

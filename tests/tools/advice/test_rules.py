@@ -1,6 +1,7 @@
 """Where free changes are silent: a false alarm is worse than none. On blocks made by hand, without PyTorch."""
 
 from array import array
+from collections import Counter
 from dataclasses import replace
 
 from cuptimem.advice import (
@@ -14,6 +15,7 @@ from cuptimem.advice import (
     no_grad,
     optimizers,
     precision,
+    recorded,
     release,
 )
 from cuptimem.advice.program import GAP, Program, call_line
@@ -382,3 +384,9 @@ def test_the_line_of_a_model_is_the_one_that_moves_it() -> None:
         one = program((1, -1, 4096, -1, contributor("other", "parameter", *stack)))
         change = precision.half_model(one, one.blocks, "")
         assert not isinstance(change, str) and change.frame is not None and change.frame.line == line
+
+
+def test_adapters_say_nothing_of_the_models_type() -> None:
+    assert recorded._most(Counter(bfloat16=4100, float32=70)) == {"bfloat16"}
+    assert recorded._most(Counter(bfloat16=4100, float32=700)) == {"bfloat16", "float32"}
+    assert recorded._most(Counter()) == frozenset()
