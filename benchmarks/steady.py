@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -33,6 +34,9 @@ Block = dict[str, float]  # seconds of a step: "step" by the wall, "own" of its 
 def program(name: str, mode: str) -> None:
     """A process: answers each line, a number of steps, with what they took."""
     run = workloads.WORKLOADS[name]()
+    thread = threading.Thread(target=run, args=(1,))  # as in benchmarks/worker.py
+    thread.start()
+    thread.join()
     with tempfile.TemporaryDirectory(prefix="cuptimem-bench-") as folder, recording(mode, Path(folder), 0):
         for line in sys.stdin:
             own, whole = time.thread_time(), resource.getrusage(resource.RUSAGE_SELF)
