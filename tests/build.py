@@ -39,6 +39,7 @@ def build(
     name: str, sources: Iterable[Path], *flags: str, link: Sequence[str | Path] = (), compiler: str = "gcc"
 ) -> Path:
     """The program or library of that name. flags are for compiling and linking, link for linking alone."""
+    flags += tuple(os.environ.get("CUPTIMEM_TEST_FLAGS", "").split())  # tests.coverage
     objects = {source: _kept_object(compiler, source, flags) for source in sorted(sources)}
     missing = [source for source, found in objects.items() if found is None]
     if missing:

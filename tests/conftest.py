@@ -122,7 +122,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     site = next(home.glob("lib/python3.*/site-packages"))
     seen = [path for path in sys.path if path and path.endswith("-packages") and os.path.isdir(path)]
     # The first letter puts it before cuptimem.pth, as an editable install's own file is.
-    (site / "__paths.pth").write_text("\n".join([str(ROOT), *seen]) + "\n")
+    count = ["import coverage; coverage.process_startup()"] * ("COVERAGE_PROCESS_START" in os.environ)
+    (site / "__paths.pth").write_text("\n".join([str(ROOT), *seen, *count]) + "\n")
     pythons.add_startup(site)
     return str(home / "bin" / "python")
 
