@@ -1,6 +1,7 @@
 """The step clock as a pure function: sequences of ticks as real loops emit them, and the steps that they are."""
 
 import ctypes
+import re
 from collections.abc import Callable, Iterator
 from random import Random
 
@@ -168,23 +169,54 @@ class Program:
         self.forward()
         self.backward()
 
-    def train(
-        self, batches: int, *, loader: int | None = 100, opt: int = 1, line: int = 20, data_line: int = 10
-    ) -> None:
-        """One epoch: the loader is asked once more at its end."""
-        for _ in range(batches):
-            if loader is not None:
-                self.data(loader, data_line)
-            self.gradients()
-            self.opt(opt, line)
-        if loader is not None:
-            self.data(loader, data_line)
+    def play(self, text: str) -> "Program":
+        """Words, each a letter, an object, @ and a line, as far as they are not what they usually are:
 
-    def evaluate(self, batches: int, *, loader: int = 200, line: int = 30, ms: float = 3) -> None:
-        for _ in range(batches):
-            self.data(loader, line)
-            self.wait(ms)
-        self.data(loader, line)
+        d: a batch of the loader of training, e: of evaluation. f, b, g: forward, backward, both. c: backward inside of
+        a closure. o: the optimizer. m: a call of a module. s: prof.step(). new, renew: an object, at its address.
+        w, f, c: so many ms. 3(...): three times; + behind an object adds which of the times it is, of the outermost
+        one. Flags: - without gradient, ! in evaluation mode, ? in a sanity check."""
+        self._play(iter(re.findall(r"\d*\(|\)|[^\s()]+", text)), 0)
+        return self
+
+    def _play(self, words: Iterator[str], at: int, *, outermost: bool = True) -> None:
+        for word in words:
+            if word == ")":
+                return
+            if word.endswith("("):
+                inner = list(_group(words))
+                for i in range(int(word[:-1])):
+                    self._play(iter(inner), i if outermost else at, outermost=False)
+            else:
+                self._say(word, at)
+
+    def _say(self, word: str, at: int) -> None:
+        found = re.fullmatch(r"([a-z]+)([\d.]*)(\+?)(?:@(\d+))?([-!?]*)", word)
+        assert found is not None, word
+        what, number, plus, line, marks = found.groups()
+        obj = int(float(number or {"d": 100, "e": 200, "m": 300}.get(what, 1))) + (at if plus else 0)
+        of_call = {"no_grad": "-" in marks, "eval_mode": "!" in marks, "sanity": "?" in marks}
+        match what:
+            case "d" | "e":
+                self.tick(DATA, obj, int(line or (10 if what == "d" else 30)), **of_call)
+            case "m" | "s":
+                self.tick(MODULE if what == "m" else STEP, obj, int(line), **of_call)
+            case "o":
+                self.opt(obj, int(line or 20))
+            case "f":
+                self.forward(float(number or 4))
+            case "b":
+                self.backward(line=int(line or 15))
+            case "c":
+                self.backward(1, inside=True)
+            case "g":
+                self.gradients()
+            case "w":
+                self.wait(float(number or 1))
+            case "new" | "renew":
+                (self.new if what == "new" else self.renew)(obj)
+            case _:
+                raise ValueError(word)
 
     def result(self) -> "Result":
         out = Steps()
@@ -193,6 +225,16 @@ class Program:
         result = Result(out)
         self.library.cm_steps_free(ctypes.byref(out))
         return result
+
+
+def _group(words: Iterator[str]) -> Iterator[str]:
+    """The words up to the parenthesis that closes what has been opened."""
+    depth = 1
+    for word in words:
+        depth += word.endswith("(") - (word == ")")
+        if depth == 0:
+            return
+        yield word
 
 
 class Result:
@@ -219,194 +261,194 @@ def program(library: ctypes.CDLL) -> Iterator[Program]:
     p.close()
 
 
-# Each plays a program and says what must come out: steps per loop, and (step, loop) of each change.
+# Programs and what must come out: steps per loop, then the step and loop of each change.
+TABLE = """
+plain: 20(d g o) d => training 20
+two_epochs: 10(d g o) d 10(d101 g o) d101 => training 20
+no_loader: 12(g o) => training 12
+recreated_optimizer: 8(d new1000+ g o1000+) => training 8
+recreated_at_the_same_address: 8(new1000 g o1000) => training 8
+two_recreated_optimizers: 6(new1000+ new2000+ g o1000+ o2000+) => training 6
+recreated_every_epoch: 3(new1000+ 5(d g o1000+) d) => training 15
+list_of_optimizers: 7(d g o1 o2 o3) => training 7
+gan: 9(d g o1 g o2@25) => training 9
+five_critics: 10(5(d g o) g o2@25) => training 10
+# def update(optimizer, loss): ... optimizer.step()
+five_critics_of_one_line: 10(5(d g o) g o2) => training 10
+five_critics_in_too_few_iterations: 4(5(d g o) g o2@25) => training 20
+# As the first WGAN does: the critic is trained well before the generator moves.
+critics_that_begin_with_more_updates: 30(d g o) g o2@25 12(5(d g o) g o2@25)
+    => training 29, training 2 13; 29 training 2
+critics_and_an_iteration_that_is_not_finished: 10(5(d g o) g o2@25) 3(g o) 20(e w3) e
+    => training 10, evaluation 20; 10 evaluation
+# Every second update of the critics one of the actor.
+delayed_actor: 20(g o g o g o2@30) => training 20
+two_rates_that_vary: 8(g o 2(g o o2@30) 2(g o) g o o2@30 g o) g o 2(g o o2@30) g o => training 60
+# Ten updates are no iteration.
+an_optimizer_of_each_epoch: 10(10(g o) o2@30) => training 100
+two_backwards_an_iteration: 10(f b f b@17) => training 10
+three_backwards_to_one_by_hand: 10(3(f b) f b@17) => training 10
+# Some steps evaluate the closure four times as often: they are steps all the same.
+lbfgs: 4(d 80(f1 c) o 2(d 20(f1 c) o)) => training 12
+lbfgs_once: d 60(f1 c) o => training 60
+lbfgs_a_few_times: d 80(f1 c) o 2(d 20(f1 c) o) d 80(f1 c) o d 20(f1 c) o => training 220
+accumulation: 10(8(d g) o) => training 10
+accumulation_with_few_steps: 5(8(d g) o) => training 40
+a_step_at_the_end_only: new1 30(g) o => training 30
+few_of_everything: 3(d g o) d => training 3
+# One backward and one step an epoch, of the sum of all losses.
+a_graph_of_many_batches: 3(10(d100+ f) b o) => evaluation 29
+one_overflow: 9(d g o) d g 10(d g o) => training 19
+# Six skipped in a row: three periods of silence, so iterations are counted by the loader.
+many_overflows: 10(d g o) 6(d g) 14(d g o) => training 30; 10 training, 16 training
+overflows_at_the_start: 5(d g) 15(d g o) => training 20; 5 training
+# A checkpoint is saved: silence, but nothing else ticks more than usual.
+slow_step: 10(d g o) d w500 10(d101 g o) d101 => training 20
+# Many ticks of the loader in a long silence, but as many as in every step.
+slow_step_with_accumulation: 4(8(d g) o w) 8(d g) o w2000 5(8(d g) o w) => training 10
+# A long silence in which the loader ticks twice as often as in a usual step: not often enough.
+slow_step_with_a_skip: 4(8(d g) o) 8(d g) w2000 5(8(d g) o) => training 9
+two_explicit_clocks: 4(f s1@70 f s2@71) => evaluation 8
+evaluation_after_each_epoch: 3(10(d100+ g o) d100+ 20(e200+ w3) e200+)
+    => training 30, evaluation 60; 10 evaluation, 30 training, 40 evaluation, 60 training, 70 evaluation
+# Each loader's iterator lives where the one before it died.
+iterators_at_one_address: 3(10(d g o) d 20(e100 w3) e100)
+    => training 30, evaluation 60; 10 evaluation, 30 training, 40 evaluation, 60 training, 70 evaluation
+iterators_at_one_address_and_line: 3(renew200 15(e w3) e) => evaluation 45
+evaluation_every_four: 4(4(d g o) 20(e200+ w3) e200+)
+    => training 16, evaluation 80; 4 evaluation, 24 training, 28 evaluation, 48 training, 52 evaluation, 72 training,
+    76 evaluation
+short_evaluation: 4(5(d g o) 3(e200+ w3) e200+)
+    => training 20, evaluation 12; 5 evaluation, 8 training, 13 evaluation, 16 training, 21 evaluation, 24 training,
+    29 evaluation
+one_batch_of_evaluation: 4(5(d g o) e200+ w3 e200+)
+    => training 20, evaluation 4; 5 evaluation, 6 training, 11 evaluation, 12 training, 17 evaluation, 18 training,
+    23 evaluation
+evaluation_every_second_step: 10(g o g o 6(e200+ w3) e200+)
+    => training 20, evaluation 60; 2 evaluation, 8 training, 10 evaluation, 16 training, 18 evaluation, 24 training,
+    26 evaluation, 32 training, 34 evaluation, 40 training, 42 evaluation, 48 training, 50 evaluation, 56 training,
+    58 evaluation, 64 training, 66 evaluation, 72 training, 74 evaluation
+# As it is everywhere, it is part of a step.
+evaluation_in_every_step: 20(d g o 6(e200+ w3) e200+) => training 20
+# for phase in ("train", "val"): for x in loaders[phase]: ...
+one_line_trains_and_evaluates: 3(10(d100+ g o) d100+ 6(d200+ w3) d200+)
+    => training 30, evaluation 18; 10 evaluation, 16 training, 26 evaluation, 32 training, 42 evaluation
+# if bad(batch): continue, twice in a row at most.
+batches_that_are_skipped: 3(3(d g o) d d 6(d g o)) 3(d g o) d d 2(d g o) => training 32
+evaluation_by_calls: 3(10(m300@50 m301@51 g o) 6(m300@60 m301@61 w3))
+    => training 30, evaluation 18; 10 evaluation, 16 training, 26 evaluation, 32 training, 42 evaluation
+# It is called in evaluation as often as in training, behind the encoder: n batches are n steps.
+a_decoder_called_twice_in_each_step: 3(8(m@50 m301@51 m301@52 g o) 4(m@60-! 2(m301@61-!) w3))
+    => training 24, evaluation 12; 8 evaluation, 12 training, 20 evaluation, 24 training, 32 evaluation
+# It is called once in a step of training: each further call without gradient is a step.
+a_decoder_that_generates: 8(m@50 m301@51 g o) m@60-! 5(m301@61-!)
+    => training 8, evaluation 1, evaluation 2 4; 8 evaluation, 9 evaluation 2
+# PPO: 40 steps of the environment without a graph, then 8 updates.
+rollouts_and_updates: 5(40(m@50) 8(m@60 g o))
+    => training 40, evaluation 200; 40 training, 48 evaluation, 88 training, 96 evaluation, 136 training,
+    144 evaluation, 184 training, 192 evaluation, 232 training
+# Contrastive loss in chunks: each is embedded without a graph, then again with one.
+chunks_without_a_graph_first: 10(3(m@50) 3(m@55 g) o) 12(m@50) 12(m@55 g) o 9(3(m@50) 3(m@55 g) o)
+    => training 29; 10 training, 19 training
+evaluation_with_accumulation: 3(4(4(d g) o) 60(e200+ w3) e200+)
+    => training 12, evaluation 180; 4 evaluation, 64 training, 68 evaluation, 128 training, 132 evaluation
+evaluation_first: 30(e w3) e 10(d g o) d => evaluation 30, training 10; 30 training
+two_phases_two_lines: 10(d g o) d 12(d101@35 g o2@40) d101@35 => training 10, training 2 12; 10 training 2
+# Both optimizers exist from the start: the second's first tick is no part of the first's last step.
+two_phases_one_line: new1 new2 10(d g o) d 12(d101 g o2) d101 => training 22
+alternating_lines: 6(d g o@22 2(d g o)) d g o@22 d g o => training 20
+alternating_phases: 2(10(d g o) d 10(d101 g o2@40) d101)
+    => training 20, training 2 20; 10 training 2, 20 training, 30 training 2
+# prof.step() replaces every automatic clock, from the very beginning.
+explicit: 5(d g o) d 3(d g o o2 d g o o2 s9@70) 5(d g o) d => training 3
+inference_with_a_loader: 15(e w3) e => evaluation 15
+# The tick that ends an epoch and the one that begins the next are one boundary.
+inference_two_epochs: 15(e w3) e w 15(e201 w3) e201 => evaluation 30
+zipped_loaders: 10(e e201 w3) e => evaluation 10
+module_calls: 9(m@60 w5) => evaluation 9
+hand_written_optimizer: 10(d g w) d => training 10
+training_then_module_calls: 10(g o) 20(m@60 w5) => training 10, evaluation 20; 10 evaluation
+a_short_evaluation_is_the_same_at_the_end: 3(10(d100+ g o) d100+ 5(e200+ w0.5) e200+) w5000
+    => training 30, evaluation 15; 10 evaluation, 15 training, 25 evaluation, 30 training, 40 evaluation
+gradients_by_hand: 20(m@50 g) => training 20
+an_optimizer_and_then_gradients_by_hand: 10(g o) 20(f b@40) => training 30; 10 training
+# A prompt at one line, then tokens at another, as many as the answer has.
+generation: m@60 7(m@65) m@60 3(m@65) m@60 30(m@65) m@60 m@65 m@60 12(m@65) m@60 55(m@65) m@60 8(m@65)
+    => evaluation 123
+# A warm-up of the model, then answers; later answers at another line.
+generation_in_two_phases: 6(m@60 9(m@65)) 6(m@80 9(m@85)) => evaluation 60, evaluation 2 60; 60 evaluation 2
+# Every tenth update is made elsewhere.
+a_line_now_and_then: 6(9(g o) g o@40) => training 60
+# Accelerate asks for the next batch before it hands out the last one: n batches, n + 1 requests before n calls.
+a_loader_that_runs_ahead: 2(renew100 d100@11 8(d m@50 b o) renew200 d200@11 4(d200 m@60-))
+    => training 16, evaluation 8; 8 evaluation, 12 training, 20 evaluation
+# Two batches of a longer loader, then the training's iterator goes on.
+a_loader_that_is_not_exhausted: 4(5(d m@50 b o) renew200+ 2(e200+ m@60-))
+    => training 20, evaluation 8; 5 evaluation, 7 training, 12 evaluation, 14 training, 19 evaluation, 21 training,
+    26 evaluation
+# a = next(left); f(a); b = next(right); f(b): at first they may be two loops
+two_loaders_side_by_side: 10(e m@31 e201@32 m@33) e => evaluation 1, evaluation 2 10; 1 evaluation 2
+another_object_is_evaluated: 3(8(m@50 b o) 4(m400@60-))
+    => training 24, evaluation 12; 8 evaluation, 12 training, 20 evaluation, 24 training, 32 evaluation
+# model.eval() alone.
+another_object_with_gradients: 3(8(m@50 b o) 4(m400@60))
+    => training 24, evaluation 12; 8 evaluation, 12 training, 20 evaluation, 24 training, 32 evaluation
+# A picture now and then.
+one_call_without_gradient: 3(6(m@50 b o) m@60-)
+    => training 18, evaluation 3; 6 evaluation, 7 training, 13 evaluation, 14 training, 20 evaluation
+a_teacher_in_every_step: 3(m400@49- m@50 b o) => training 3
+# Its batch is the step's own.
+a_teacher_now_and_then: 5(3(d m@50 b o) d m400@49- m@50 b o) => training 20
+# for phase in ("train", "val"): with set_grad_enabled(phase == "train"): ..., two batches each.
+one_line_with_and_without_gradients: 3(5(d m@50 b o) 2(d m@50-))
+    => training 15, evaluation 6; 5 evaluation, 7 training, 12 evaluation, 14 training, 19 evaluation
+# The update is followed by calls of parts of the model.
+calls_behind_the_update: 3(6(m@50 b o m310@52) 4(m@60-))
+    => training 18, evaluation 12; 6 evaluation, 10 training, 16 evaluation, 20 training, 26 evaluation
+# Evaluation comes first behind the first update.
+two_calls_without_gradient_behind_the_update: m@50 b o m310@52- m311@53- 3(m@60-)
+    2(8(m@50 b o m310@52- m311@53-) 3(m@60-)) 4(m@50 b o m310@52- m311@53-)
+    => training 21, evaluation 9; 1 evaluation, 4 training, 12 evaluation, 15 training, 23 evaluation, 26 training
+a_loader_behind_calls_behind_the_update: 2(8(m@50 b o m310@52) renew200+ 3(e200+ m@60-) e200+)
+    => training 16, evaluation 6; 8 evaluation, 11 training, 19 evaluation
+a_loader_of_one_batch_behind_each_update: 8(d m@50 b o renew200 e m@60-! e)
+    => training 8, evaluation 8; 1 evaluation, 2 training, 3 evaluation, 4 training, 5 evaluation, 6 training,
+    7 evaluation, 8 training, 9 evaluation, 10 training, 11 evaluation, 12 training, 13 evaluation, 14 training,
+    15 evaluation
+a_forward_that_asks_for_shapes: m@40- 10(g o) => training 10
+a_short_training_and_a_long_evaluation: 4(g o) 20(e w3) e => training 4, evaluation 20; 4 evaluation
+a_sanity_check: 2(e? m@31-?) 2(10(d100+ g o) d100+ 3(e210+ m@31-))
+    => sanity check 2, training 20, evaluation 6; 2 training, 12 evaluation, 15 training, 25 evaluation
+one_step: d g o d => training 1
+nothing: f =>
+"""
+
 Outcome = tuple[dict[str, int], list[tuple[int, str]]]
 Case = Callable[[Program], Outcome]
-CASES: dict[str, Case] = {}
+
+
+def listed(row: str) -> tuple[str, Case]:
+    name, text = row.split(": ", 1)
+    text, outcome = text.split("=>")
+    loops, _, changes = outcome.partition(";")
+    pairs = [one.strip().rpartition(" ") for one in loops.split(",") if one.strip()]
+    steps = [one.strip().partition(" ") for one in changes.split(",") if one.strip()]
+    expected = {loop: int(count) for loop, _, count in pairs}, [(int(step), loop) for step, _, loop in steps]
+
+    def play(p: Program) -> Outcome:
+        p.play(text)
+        return expected
+
+    return name, play
+
+
+ROWS = re.sub(r"\n    +", " ", re.sub(r"(?m)^#.*\n", "", TABLE)).strip().splitlines()
+CASES: dict[str, Case] = dict(map(listed, ROWS))
 
 
 def case(play: Case) -> Case:
     CASES[play.__name__] = play
     return play
-
-
-@case
-def plain(p: Program) -> Outcome:
-    p.train(20)
-    return {"training": 20}, []
-
-
-@case
-def two_epochs(p: Program) -> Outcome:
-    p.train(10)
-    p.train(10, loader=101)
-    return {"training": 20}, []
-
-
-@case
-def no_loader(p: Program) -> Outcome:
-    p.train(12, loader=None)
-    return {"training": 12}, []
-
-
-@case
-def recreated_optimizer(p: Program) -> Outcome:
-    for i in range(8):
-        p.data()
-        p.new(1000 + i)
-        p.gradients()
-        p.opt(1000 + i)
-    return {"training": 8}, []
-
-
-@case
-def recreated_at_the_same_address(p: Program) -> Outcome:
-    for _ in range(8):
-        p.new(1000)
-        p.gradients()
-        p.opt(1000)
-    return {"training": 8}, []
-
-
-@case
-def two_recreated_optimizers(p: Program) -> Outcome:
-    for i in range(6):
-        p.new(1000 + i)
-        p.new(2000 + i)
-        p.gradients()
-        p.opt(1000 + i)
-        p.opt(2000 + i)
-    return {"training": 6}, []
-
-
-@case
-def recreated_every_epoch(p: Program) -> Outcome:
-    for epoch in range(3):
-        p.new(1000 + epoch)
-        p.train(5, opt=1000 + epoch)
-    return {"training": 15}, []
-
-
-@case
-def list_of_optimizers(p: Program) -> Outcome:
-    for _ in range(7):
-        p.data()
-        p.gradients()
-        for o in (1, 2, 3):
-            p.opt(o)
-    return {"training": 7}, []
-
-
-@case
-def gan(p: Program) -> Outcome:
-    for _ in range(9):
-        p.data()
-        p.gradients()
-        p.opt(1, line=20)
-        p.gradients()
-        p.opt(2, line=25)
-    return {"training": 9}, []
-
-
-def critics(p: Program, iterations: int, updates: int = 5, *, lines: tuple[int, int] = (20, 25)) -> None:
-    for _ in range(iterations):
-        for _ in range(updates):
-            p.data()
-            p.gradients()
-            p.opt(1, line=lines[0])
-        p.gradients()
-        p.opt(2, line=lines[1])
-
-
-@case
-def five_critics(p: Program) -> Outcome:
-    critics(p, 10)
-    return {"training": 10}, []
-
-
-@case
-def five_critics_of_one_line(p: Program) -> Outcome:
-    """def update(optimizer, loss): ... optimizer.step()"""
-    critics(p, 10, lines=(20, 20))
-    return {"training": 10}, []
-
-
-@case
-def five_critics_in_too_few_iterations(p: Program) -> Outcome:
-    critics(p, 4)
-    return {"training": 20}, []
-
-
-@case
-def critics_that_begin_with_more_updates(p: Program) -> Outcome:
-    """As the first WGAN does: the critic is trained well before the generator moves."""
-    critics(p, 1, updates=30)
-    critics(p, 12)
-    return {"training": 29, "training 2": 1 + 12}, [(29, "training 2")]
-
-
-@case
-def critics_and_an_iteration_that_is_not_finished(p: Program) -> Outcome:
-    critics(p, 10)
-    for _ in range(3):
-        p.gradients()
-        p.opt(1, line=20)
-    p.evaluate(20)
-    return {"training": 10, "evaluation": 20}, [(10, "evaluation")]
-
-
-@case
-def delayed_actor(p: Program) -> Outcome:
-    """Every second update of the critics one of the actor."""
-    for i in range(40):
-        p.gradients()
-        p.opt(1, line=20)
-        if i % 2:
-            p.gradients()
-            p.opt(2, line=30)
-    return {"training": 20}, []
-
-
-@case
-def two_rates_that_vary(p: Program) -> Outcome:
-    for i in range(60):
-        p.gradients()
-        p.opt(1, line=20)
-        if i % 7 in (1, 2, 5):
-            p.opt(2, line=30)
-    return {"training": 60}, []
-
-
-@case
-def an_optimizer_of_each_epoch(p: Program) -> Outcome:
-    """Ten updates are no iteration."""
-    for _ in range(10):
-        for _ in range(10):
-            p.gradients()
-            p.opt(1, line=20)
-        p.opt(2, line=30)
-    return {"training": 100}, []
-
-
-@case
-def two_backwards_an_iteration(p: Program) -> Outcome:
-    for _ in range(10):
-        p.forward()
-        p.backward(line=15)
-        p.forward()
-        p.backward(line=17)
-    return {"training": 10}, []
-
-
-@case
-def three_backwards_to_one_by_hand(p: Program) -> Outcome:
-    for _ in range(10):
-        for _ in range(3):
-            p.forward()
-            p.backward(line=15)
-        p.forward()
-        p.backward(line=17)
-    return {"training": 10}, []
 
 
 @case
@@ -419,146 +461,6 @@ def optimizer_in_backward(p: Program) -> Outcome:
             p.opt(parameter, line=5)
         p.backward()
     return {"training": 12}, []
-
-
-def closures(p: Program, steps: int, evaluations: int = 20) -> None:
-    for i in range(steps):
-        p.data()
-        for _ in range(evaluations if i % 3 else 4 * evaluations):
-            p.forward(1)
-            p.backward(1, inside=True)
-        p.opt()
-
-
-@case
-def lbfgs(p: Program) -> Outcome:
-    """Some steps evaluate the closure four times as often: they are steps all the same."""
-    closures(p, 12)
-    return {"training": 12}, []
-
-
-@case
-def lbfgs_once(p: Program) -> Outcome:
-    closures(p, 1, 15)
-    return {"training": 60}, []
-
-
-@case
-def lbfgs_a_few_times(p: Program) -> Outcome:
-    closures(p, 5)
-    return {"training": 2 * 80 + 3 * 20}, []
-
-
-@case
-def accumulation(p: Program) -> Outcome:
-    for i in range(80):
-        p.data()
-        p.gradients()
-        if i % 8 == 7:
-            p.opt()
-    return {"training": 10}, []
-
-
-@case
-def accumulation_with_few_steps(p: Program) -> Outcome:
-    for i in range(40):
-        p.data()
-        p.gradients()
-        if i % 8 == 7:
-            p.opt()
-    return {"training": 40}, []
-
-
-@case
-def a_step_at_the_end_only(p: Program) -> Outcome:
-    p.new(1)
-    for _ in range(30):
-        p.gradients()
-    p.opt()
-    return {"training": 30}, []
-
-
-@case
-def few_of_everything(p: Program) -> Outcome:
-    p.train(3)
-    return {"training": 3}, []
-
-
-@case
-def a_graph_of_many_batches(p: Program) -> Outcome:
-    """One backward and one step an epoch, of the sum of all losses."""
-    for epoch in range(3):
-        for _ in range(10):
-            p.data(100 + epoch)
-            p.forward()
-        p.backward()
-        p.opt()
-    return {"evaluation": 29}, []
-
-
-@case
-def one_overflow(p: Program) -> Outcome:
-    for i in range(20):
-        p.data()
-        p.gradients()
-        if i != 9:
-            p.opt()
-    return {"training": 19}, []
-
-
-@case
-def many_overflows(p: Program) -> Outcome:
-    """Six skipped in a row: three periods of silence, so iterations are counted by the loader."""
-    for i in range(30):
-        p.data()
-        p.gradients()
-        if not 10 <= i < 16:
-            p.opt()
-    return {"training": 30}, [(10, "training"), (16, "training")]
-
-
-@case
-def overflows_at_the_start(p: Program) -> Outcome:
-    for i in range(20):
-        p.data()
-        p.gradients()
-        if i >= 5:
-            p.opt()
-    return {"training": 20}, [(5, "training")]
-
-
-@case
-def slow_step(p: Program) -> Outcome:
-    """A checkpoint is saved: silence, but nothing else ticks more than usual."""
-    p.train(10)
-    p.wait(500)
-    p.train(10, loader=101)
-    return {"training": 20}, []
-
-
-@case
-def slow_step_with_accumulation(p: Program) -> Outcome:
-    """Many ticks of the loader in a long silence, but as many as in every step."""
-    for i in range(80):
-        p.data()
-        p.gradients()
-        if i % 8 == 7:
-            p.opt()
-            p.wait(2000 if i == 39 else 1)
-    return {"training": 10}, []
-
-
-@case
-def slow_step_with_a_skip(p: Program) -> Outcome:
-    """A long silence in which the loader ticks twice as often as in a usual step: not often enough."""
-    for i in range(80):
-        p.data()
-        p.gradients()
-        if i == 39:
-            p.wait(2000)
-        elif i % 8 == 7:
-            p.opt()
-    return {"training": 9}, []
 
 
 @case
@@ -574,173 +476,6 @@ def unused_parameter(p: Program) -> Outcome:
 
 
 @case
-def two_explicit_clocks(p: Program) -> Outcome:
-    for _ in range(4):
-        p.forward()
-        p.tick(STEP, 1, 70)
-        p.forward()
-        p.tick(STEP, 2, 71)
-    return {"evaluation": 8}, []
-
-
-@case
-def evaluation_after_each_epoch(p: Program) -> Outcome:
-    for epoch in range(3):
-        p.train(10, loader=100 + epoch)
-        p.evaluate(20, loader=200 + epoch)
-    changes = [(10, "evaluation"), (30, "training"), (40, "evaluation"), (60, "training"), (70, "evaluation")]
-    return {"training": 30, "evaluation": 60}, changes
-
-
-@case
-def iterators_at_one_address(p: Program) -> Outcome:
-    """Each loader's iterator lives where the one before it died."""
-    for _ in range(3):
-        p.train(10, loader=100)
-        p.evaluate(20, loader=100)
-    changes = [(10, "evaluation"), (30, "training"), (40, "evaluation"), (60, "training"), (70, "evaluation")]
-    return {"training": 30, "evaluation": 60}, changes
-
-
-@case
-def iterators_at_one_address_and_line(p: Program) -> Outcome:
-    for _ in range(3):
-        p.renew(200)
-        p.evaluate(15, loader=200)
-    return {"evaluation": 45}, []
-
-
-@case
-def evaluation_every_four(p: Program) -> Outcome:
-    for block in range(4):
-        for _ in range(4):
-            p.data(100)
-            p.gradients()
-            p.opt()
-        p.evaluate(20, loader=200 + block)
-    changes = [(4, "evaluation"), (24, "training"), (28, "evaluation"), (48, "training")]
-    changes += [(52, "evaluation"), (72, "training"), (76, "evaluation")]
-    return {"training": 16, "evaluation": 80}, changes
-
-
-@case
-def short_evaluation(p: Program) -> Outcome:
-    for block in range(4):
-        for _ in range(5):
-            p.data(100)
-            p.gradients()
-            p.opt()
-        p.evaluate(3, loader=200 + block)
-    changes = [(5, "evaluation"), (8, "training"), (13, "evaluation"), (16, "training"), (21, "evaluation")]
-    return {"training": 20, "evaluation": 12}, [*changes, (24, "training"), (29, "evaluation")]
-
-
-@case
-def one_batch_of_evaluation(p: Program) -> Outcome:
-    for block in range(4):
-        for _ in range(5):
-            p.data(100)
-            p.gradients()
-            p.opt()
-        p.evaluate(1, loader=200 + block)
-    changes = [(5, "evaluation"), (6, "training"), (11, "evaluation"), (12, "training"), (17, "evaluation")]
-    return {"training": 20, "evaluation": 4}, [*changes, (18, "training"), (23, "evaluation")]
-
-
-@case
-def evaluation_every_second_step(p: Program) -> Outcome:
-    for i in range(20):
-        p.gradients()
-        p.opt()
-        if i % 2:
-            p.evaluate(6, loader=200 + i)
-    loops = ["evaluation", "training"] * 10
-    return {"training": 20, "evaluation": 60}, [(2 + i // 2 * 8 + i % 2 * 6, loops[i]) for i in range(19)]
-
-
-@case
-def evaluation_in_every_step(p: Program) -> Outcome:
-    """As it is everywhere, it is part of a step."""
-    for i in range(20):
-        p.data()
-        p.gradients()
-        p.opt()
-        p.evaluate(6, loader=200 + i)
-    return {"training": 20}, []
-
-
-@case
-def one_line_trains_and_evaluates(p: Program) -> Outcome:
-    """for phase in ("train", "val"): for x in loaders[phase]: ..."""
-    for epoch in range(3):
-        p.train(10, loader=100 + epoch)
-        p.evaluate(6, loader=200 + epoch, line=10)
-    changes = [(10, "evaluation"), (16, "training"), (26, "evaluation"), (32, "training"), (42, "evaluation")]
-    return {"training": 30, "evaluation": 18}, changes
-
-
-@case
-def batches_that_are_skipped(p: Program) -> Outcome:
-    """if bad(batch): continue, twice in a row at most."""
-    for i in range(40):
-        p.data()
-        if i % 11 in (3, 4):
-            continue
-        p.gradients()
-        p.opt()
-    return {"training": 40 - 8}, []
-
-
-@case
-def evaluation_by_calls(p: Program) -> Outcome:
-    for _ in range(3):
-        for _ in range(10):
-            p.tick(MODULE, 300, 50)
-            p.tick(MODULE, 301, 51)
-            p.gradients()
-            p.opt()
-        for _ in range(6):
-            p.tick(MODULE, 300, 60)
-            p.tick(MODULE, 301, 61)
-            p.wait(3)
-    changes = [(10, "evaluation"), (16, "training"), (26, "evaluation"), (32, "training"), (42, "evaluation")]
-    return {"training": 30, "evaluation": 18}, changes
-
-
-@case
-def a_decoder_called_twice_in_each_step(p: Program) -> Outcome:
-    """It is called in evaluation as often as in training, behind the encoder: n batches are n steps."""
-    for _ in range(3):
-        for _ in range(8):
-            p.tick(MODULE, 300, 50)
-            p.tick(MODULE, 301, 51)
-            p.tick(MODULE, 301, 52)
-            p.gradients()
-            p.opt()
-        for _ in range(4):
-            p.tick(MODULE, 300, 60, no_grad=True, eval_mode=True)
-            for _ in range(2):
-                p.tick(MODULE, 301, 61, no_grad=True, eval_mode=True)
-            p.wait(3)
-    changes = [(8, "evaluation"), (12, "training"), (20, "evaluation"), (24, "training"), (32, "evaluation")]
-    return {"training": 24, "evaluation": 12}, changes
-
-
-@case
-def a_decoder_that_generates(p: Program) -> Outcome:
-    """It is called once in a step of training: each further call without gradient is a step."""
-    for _ in range(8):
-        p.tick(MODULE, 300, 50)
-        p.tick(MODULE, 301, 51)
-        p.gradients()
-        p.opt()
-    p.tick(MODULE, 300, 60, no_grad=True, eval_mode=True)
-    for _ in range(5):
-        p.tick(MODULE, 301, 61, no_grad=True, eval_mode=True)
-    return {"training": 8, "evaluation": 1, "evaluation 2": 4}, [(8, "evaluation"), (9, "evaluation 2")]
-
-
-@case
 def episodes_of_any_length(p: Program) -> Outcome:
     """REINFORCE: the policy is called until the episode ends, then there is one update."""
     for i in range(30):
@@ -750,434 +485,6 @@ def episodes_of_any_length(p: Program) -> Outcome:
         p.backward()
         p.opt()
     return {"training": 30}, []
-
-
-@case
-def rollouts_and_updates(p: Program) -> Outcome:
-    """PPO: 40 steps of the environment without a graph, then 8 updates."""
-    for _ in range(5):
-        for _ in range(40):
-            p.tick(MODULE, 300, 50)
-        for _ in range(8):
-            p.tick(MODULE, 300, 60)
-            p.gradients()
-            p.opt()
-    changes = [change for i in range(5) for change in ((48 * i, "evaluation"), (40 + 48 * i, "training"))]
-    return {"training": 40, "evaluation": 200}, changes[1:]
-
-
-@case
-def chunks_without_a_graph_first(p: Program) -> Outcome:
-    """Contrastive loss in chunks: each is embedded without a graph, then again with one."""
-    for i in range(20):
-        chunks = 12 if i == 10 else 3
-        for _ in range(chunks):
-            p.tick(MODULE, 300, 50)
-        for _ in range(chunks):
-            p.tick(MODULE, 300, 55)
-            p.gradients()
-        p.opt()
-    return {"training": 20 + 9}, [(10, "training"), (19, "training")]
-
-
-@case
-def evaluation_with_accumulation(p: Program) -> Outcome:
-    for epoch in range(3):
-        for i in range(16):
-            p.data(100)
-            p.gradients()
-            if i % 4 == 3:
-                p.opt()
-        p.evaluate(60, loader=200 + epoch)
-    changes = [(4, "evaluation"), (64, "training"), (68, "evaluation"), (128, "training"), (132, "evaluation")]
-    return {"training": 12, "evaluation": 180}, changes
-
-
-@case
-def evaluation_first(p: Program) -> Outcome:
-    p.evaluate(30)
-    p.train(10)
-    return {"evaluation": 30, "training": 10}, [(30, "training")]
-
-
-@case
-def two_phases_two_lines(p: Program) -> Outcome:
-    p.train(10, opt=1, line=20)
-    p.train(12, opt=2, line=40, loader=101, data_line=35)
-    return {"training": 10, "training 2": 12}, [(10, "training 2")]
-
-
-@case
-def two_phases_one_line(p: Program) -> Outcome:
-    """Both optimizers exist from the start: the second's first tick is no part of the first's last step."""
-    p.new(1)
-    p.new(2)
-    p.train(10, opt=1)
-    p.train(12, opt=2, loader=101)
-    return {"training": 22}, []
-
-
-@case
-def alternating_lines(p: Program) -> Outcome:
-    for i in range(20):
-        p.data()
-        p.gradients()
-        p.opt(1, line=20 if i % 3 else 22)
-    return {"training": 20}, []
-
-
-@case
-def alternating_phases(p: Program) -> Outcome:
-    for _ in range(2):
-        p.train(10, opt=1, line=20)
-        p.train(10, opt=2, line=40, loader=101)
-    return {"training": 20, "training 2": 20}, [(10, "training 2"), (20, "training"), (30, "training 2")]
-
-
-@case
-def explicit(p: Program) -> Outcome:
-    """prof.step() replaces every automatic clock, from the very beginning."""
-    p.train(5)
-    for i in range(6):
-        p.data()
-        p.gradients()
-        p.opt(1)
-        p.opt(2)
-        if i % 2:
-            p.tick(STEP, 9, 70)
-    p.train(5)
-    return {"training": 3}, []
-
-
-@case
-def inference_with_a_loader(p: Program) -> Outcome:
-    p.evaluate(15)
-    return {"evaluation": 15}, []
-
-
-@case
-def inference_two_epochs(p: Program) -> Outcome:
-    """The tick that ends an epoch and the one that begins the next are one boundary."""
-    p.evaluate(15, loader=200)
-    p.wait(1)
-    p.evaluate(15, loader=201)
-    return {"evaluation": 30}, []
-
-
-@case
-def zipped_loaders(p: Program) -> Outcome:
-    for _ in range(10):
-        p.data(200, 30)
-        p.data(201, 30)
-        p.wait(3)
-    p.data(200, 30)
-    return {"evaluation": 10}, []
-
-
-@case
-def module_calls(p: Program) -> Outcome:
-    for _ in range(9):
-        p.tick(MODULE, 300, 60)
-        p.wait(5)
-    return {"evaluation": 9}, []
-
-
-@case
-def hand_written_optimizer(p: Program) -> Outcome:
-    for _ in range(10):
-        p.data()
-        p.gradients()
-        p.wait(1)
-    p.data()
-    return {"training": 10}, []
-
-
-@case
-def training_then_module_calls(p: Program) -> Outcome:
-    p.train(10, loader=None)
-    for _ in range(20):
-        p.tick(MODULE, 300, 60)
-        p.wait(5)
-    return {"training": 10, "evaluation": 20}, [(10, "evaluation")]
-
-
-@case
-def a_short_evaluation_is_the_same_at_the_end(p: Program) -> Outcome:
-    for epoch in range(3):
-        p.train(10, loader=100 + epoch)
-        p.evaluate(5, loader=200 + epoch, ms=0.5)
-    p.wait(5000)
-    changes = [(10, "evaluation"), (15, "training"), (25, "evaluation"), (30, "training"), (40, "evaluation")]
-    return {"training": 30, "evaluation": 15}, changes
-
-
-@case
-def gradients_by_hand(p: Program) -> Outcome:
-    for _ in range(20):
-        p.tick(MODULE, 300, 50)
-        p.gradients()
-    return {"training": 20}, []
-
-
-@case
-def an_optimizer_and_then_gradients_by_hand(p: Program) -> Outcome:
-    p.train(10, loader=None)
-    for _ in range(20):
-        p.forward()
-        p.backward(line=40)
-    return {"training": 30}, [(10, "training")]
-
-
-@case
-def generation(p: Program) -> Outcome:
-    """A prompt at one line, then tokens at another, as many as the answer has."""
-    tokens = [7, 3, 30, 1, 12, 55, 8]
-    for n in tokens:
-        p.tick(MODULE, 300, 60)
-        for _ in range(n):
-            p.tick(MODULE, 300, 65)
-    return {"evaluation": len(tokens) + sum(tokens)}, []
-
-
-@case
-def generation_in_two_phases(p: Program) -> Outcome:
-    """A warm-up of the model, then answers; later answers at another line."""
-    for lines in ((60, 65), (80, 85)):
-        for _ in range(6):
-            p.tick(MODULE, 300, lines[0])
-            for _ in range(9):
-                p.tick(MODULE, 300, lines[1])
-    return {"evaluation": 60, "evaluation 2": 60}, [(60, "evaluation 2")]
-
-
-@case
-def a_line_now_and_then(p: Program) -> Outcome:
-    """Every tenth update is made elsewhere."""
-    for i in range(60):
-        p.gradients()
-        p.opt(1, line=40 if i % 10 == 9 else 20)
-    return {"training": 60}, []
-
-
-@case
-def a_loader_that_runs_ahead(p: Program) -> Outcome:
-    """Accelerate asks for the next batch before it hands out the last one: n batches, n + 1 requests before n calls."""
-    for _ in range(2):
-        for loader, batches, line, trains in ((100, 8, 50, True), (200, 4, 60, False)):
-            p.renew(loader)
-            p.data(loader, 11)
-            for _ in range(batches):
-                p.data(loader, 10)
-                p.tick(MODULE, 300, line, no_grad=not trains)
-                if trains:
-                    p.backward()
-                    p.opt()
-    return {"training": 16, "evaluation": 8}, [(8, "evaluation"), (12, "training"), (20, "evaluation")]
-
-
-@case
-def a_loader_that_is_not_exhausted(p: Program) -> Outcome:
-    """Two batches of a longer loader, then the training's iterator goes on."""
-    for block in range(4):
-        for _ in range(5):
-            p.data(100, 10)
-            p.tick(MODULE, 300, 50)
-            p.backward()
-            p.opt()
-        p.renew(200 + block)
-        for _ in range(2):
-            p.data(200 + block, 30)
-            p.tick(MODULE, 300, 60, no_grad=True)
-    changes = [(5, "evaluation"), (7, "training"), (12, "evaluation"), (14, "training"), (19, "evaluation")]
-    return {"training": 20, "evaluation": 8}, [*changes, (21, "training"), (26, "evaluation")]
-
-
-@case
-def two_loaders_side_by_side(p: Program) -> Outcome:
-    """a = next(left); f(a); b = next(right); f(b)"""
-    for _ in range(10):
-        for loader, line in ((200, 30), (201, 32)):
-            p.data(loader, line)
-            p.tick(MODULE, 300, line + 1)
-    p.data(200, 30)
-    return {"evaluation": 1, "evaluation 2": 10}, [(1, "evaluation 2")]  # at first they may be two loops
-
-
-@case
-def another_object_is_evaluated(p: Program) -> Outcome:
-    for _ in range(3):
-        for _ in range(8):
-            p.tick(MODULE, 300, 50)
-            p.backward()
-            p.opt()
-        for _ in range(4):
-            p.tick(MODULE, 400, 60, no_grad=True)
-    changes = [(8, "evaluation"), (12, "training"), (20, "evaluation"), (24, "training"), (32, "evaluation")]
-    return {"training": 24, "evaluation": 12}, changes
-
-
-@case
-def another_object_with_gradients(p: Program) -> Outcome:
-    """model.eval() alone."""
-    for _ in range(3):
-        for _ in range(8):
-            p.tick(MODULE, 300, 50)
-            p.backward()
-            p.opt()
-        for _ in range(4):
-            p.tick(MODULE, 400, 60)
-    changes = [(8, "evaluation"), (12, "training"), (20, "evaluation"), (24, "training"), (32, "evaluation")]
-    return {"training": 24, "evaluation": 12}, changes
-
-
-@case
-def one_call_without_gradient(p: Program) -> Outcome:
-    """A picture now and then."""
-    for _ in range(3):
-        for _ in range(6):
-            p.tick(MODULE, 300, 50)
-            p.backward()
-            p.opt()
-        p.tick(MODULE, 300, 60, no_grad=True)
-    changes = [(6, "evaluation"), (7, "training"), (13, "evaluation"), (14, "training"), (20, "evaluation")]
-    return {"training": 18, "evaluation": 3}, changes
-
-
-@case
-def a_teacher_in_every_step(p: Program) -> Outcome:
-    for _ in range(3):
-        p.tick(MODULE, 400, 49, no_grad=True)
-        p.tick(MODULE, 300, 50)
-        p.backward()
-        p.opt()
-    return {"training": 3}, []
-
-
-@case
-def a_teacher_now_and_then(p: Program) -> Outcome:
-    """Its batch is the step's own."""
-    for i in range(20):
-        p.data()
-        if i % 4 == 3:
-            p.tick(MODULE, 400, 49, no_grad=True)
-        p.tick(MODULE, 300, 50)
-        p.backward()
-        p.opt()
-    return {"training": 20}, []
-
-
-@case
-def one_line_with_and_without_gradients(p: Program) -> Outcome:
-    """for phase in ("train", "val"): with set_grad_enabled(phase == "train"): ..., two batches each."""
-    for _ in range(3):
-        for batches, trains in ((5, True), (2, False)):
-            for _ in range(batches):
-                p.data(100, 10)
-                p.tick(MODULE, 300, 50, no_grad=not trains)
-                if trains:
-                    p.backward()
-                    p.opt()
-    changes = [(5, "evaluation"), (7, "training"), (12, "evaluation"), (14, "training"), (19, "evaluation")]
-    return {"training": 15, "evaluation": 6}, changes
-
-
-def ends_with_calls(p: Program, steps: int, calls: int, *, no_grad: bool) -> None:
-    """The update is followed by calls of parts of the model."""
-    for _ in range(steps):
-        p.tick(MODULE, 300, 50)
-        p.backward()
-        p.opt()
-        for part in range(calls):
-            p.tick(MODULE, 310 + part, 52 + part, no_grad=no_grad)
-
-
-@case
-def calls_behind_the_update(p: Program) -> Outcome:
-    for _ in range(3):
-        ends_with_calls(p, 6, 1, no_grad=False)
-        for _ in range(4):
-            p.tick(MODULE, 300, 60, no_grad=True)
-    changes = [(6, "evaluation"), (10, "training"), (16, "evaluation"), (20, "training"), (26, "evaluation")]
-    return {"training": 18, "evaluation": 12}, changes
-
-
-@case
-def two_calls_without_gradient_behind_the_update(p: Program) -> Outcome:
-    """Evaluation comes first behind the first update."""
-    for steps in (1, 8, 8):
-        ends_with_calls(p, steps, 2, no_grad=True)
-        for _ in range(3):
-            p.tick(MODULE, 300, 60, no_grad=True)
-    ends_with_calls(p, 4, 2, no_grad=True)
-    changes = [(1, "evaluation"), (4, "training"), (12, "evaluation"), (15, "training"), (23, "evaluation")]
-    return {"training": 21, "evaluation": 9}, [*changes, (26, "training")]
-
-
-@case
-def a_loader_behind_calls_behind_the_update(p: Program) -> Outcome:
-    for block in range(2):
-        ends_with_calls(p, 8, 1, no_grad=False)
-        p.renew(200 + block)
-        for _ in range(3):
-            p.data(200 + block, 30)
-            p.tick(MODULE, 300, 60, no_grad=True)
-        p.data(200 + block, 30)
-    return {"training": 16, "evaluation": 6}, [(8, "evaluation"), (11, "training"), (19, "evaluation")]
-
-
-@case
-def a_loader_of_one_batch_behind_each_update(p: Program) -> Outcome:
-    for _ in range(8):
-        p.data(100, 10)
-        p.tick(MODULE, 300, 50)
-        p.backward()
-        p.opt()
-        p.renew(200)
-        p.data(200, 30)
-        p.tick(MODULE, 300, 60, no_grad=True, eval_mode=True)
-        p.data(200, 30)
-    changes = [(step, ("training", "evaluation")[step % 2]) for step in range(1, 16)]
-    return {"training": 8, "evaluation": 8}, changes
-
-
-@case
-def a_forward_that_asks_for_shapes(p: Program) -> Outcome:
-    p.tick(MODULE, 300, 40, no_grad=True)
-    p.train(10, loader=None)
-    return {"training": 10}, []
-
-
-@case
-def a_short_training_and_a_long_evaluation(p: Program) -> Outcome:
-    p.train(4, loader=None)
-    p.evaluate(20)
-    return {"training": 4, "evaluation": 20}, [(4, "evaluation")]
-
-
-@case
-def a_sanity_check(p: Program) -> Outcome:
-    for _ in range(2):
-        p.tick(DATA, 200, 30, sanity=True)
-        p.tick(MODULE, 300, 31, no_grad=True, sanity=True)
-    for epoch in range(2):
-        p.train(10, loader=100 + epoch)
-        for _ in range(3):
-            p.tick(DATA, 210 + epoch, 30)
-            p.tick(MODULE, 300, 31, no_grad=True)
-    changes = [(2, "training"), (12, "evaluation"), (15, "training"), (25, "evaluation")]
-    return {"sanity check": 2, "training": 20, "evaluation": 6}, changes
-
-
-@case
-def one_step(p: Program) -> Outcome:
-    p.train(1)
-    return {"training": 1}, []
-
-
-@case
-def nothing(p: Program) -> Outcome:
-    p.forward()
-    return {}, []
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -1208,20 +515,20 @@ def test_no_step_depends_on_how_long_anything_took(
 
 
 def test_a_clock_that_was_passed_over_is_said(program: Program) -> None:
-    closures(program, 3)
+    program.play("d 80(f1 c) o 2(d 20(f1 c) o)")
     result = program.result()
     assert (result.kind, result.line) == (BACKWARD, 15)
     assert result.passed == (OPTIMIZER, 20, 3)
 
 
 def test_a_clock_with_enough_steps_passes_nothing_over(program: Program) -> None:
-    program.train(12)
+    program.play("12(d g o) d")
     assert program.result().passed == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("iterations", "joined"), [(10, True), (8, False), (3, False)])
 def test_updates_of_an_iteration_are_said(program: Program, iterations: int, joined: bool) -> None:
-    critics(program, iterations)
+    program.play(f"{iterations}(5(d g o) g o2@25)")
     result = program.result()
     assert (result.updates, result.updates_line, result.joined) == (5, 25, joined)
     assert result.count == (iterations if joined else iterations * 5)
@@ -1229,12 +536,12 @@ def test_updates_of_an_iteration_are_said(program: Program, iterations: int, joi
 
 
 def test_two_iterations_say_nothing_about_rates(program: Program) -> None:
-    critics(program, 2)
+    program.play("2(5(d g o) g o2@25)")
     assert program.result().updates == 0
 
 
 def test_iterations_end_with_the_line_that_ticks_once(program: Program) -> None:
-    critics(program, 10)
+    program.play("10(5(d g o) g o2@25)")
     assert program.result().ends == program.ends[5::6]
 
 
@@ -1251,30 +558,30 @@ def test_steps_end_behind_the_last_tick_that_belongs_to_them(program: Program) -
 
 
 def test_plain_steps_end_at_their_ticks(program: Program) -> None:
-    program.train(10)
+    program.play("10(d g o) d")
     assert program.result().ends == program.ends
 
 
 def test_two_phases_made_up_front_are_cut_where_the_second_takes_over(program: Program) -> None:
-    program.train(4, opt=1)
-    program.train(4, opt=2, loader=101)
+    program.play("4(d g o) d")
+    program.play("4(d101 g o2) d101")
     assert program.result().ends == program.ends
 
 
 def test_evaluation_ends_where_training_goes_on(program: Program) -> None:
     """What is made of its results is no part of the next training step."""
-    program.train(10)
-    program.evaluate(20, loader=200)
+    program.play("10(d g o) d")
+    program.play("20(e w3) e")
     first = program.position
-    program.train(10, loader=101)
+    program.play("10(d101 g o) d101")
     result = program.result()
     assert result.loop_of[10:31] == ["evaluation"] * 20 + ["training"]
     assert result.ends[29] == first
 
 
 def test_evaluation_at_the_end_ends_where_its_loader_was_empty(program: Program) -> None:
-    program.train(10)
-    program.evaluate(20, loader=200)
+    program.play("10(d g o) d")
+    program.play("20(e w3) e")
     last = program.position - 1
     program.wait(10)
     assert program.result().ends[-1] == last
@@ -1537,23 +844,23 @@ def test_where_nothing_was_set_up_the_recording_begins(program: Program) -> None
 
 
 def test_clock_names_its_kind_and_most_frequent_line(program: Program) -> None:
-    program.train(3, line=20)
-    program.train(9, line=40, loader=101)
+    program.play("3(d g o) d")
+    program.play("9(d101 g o@40) d101")
     result = program.result()
     assert (result.kind, result.line) == (OPTIMIZER, 40)
 
 
 def test_changes_say_kind_and_line(program: Program) -> None:
-    program.train(10)
-    program.evaluate(20, loader=200)
-    program.train(10, loader=101)
+    program.play("10(d g o) d")
+    program.play("20(e w3) e")
+    program.play("10(d101 g o) d101")
     assert program.result().changes == [(10, DATA, 30, "evaluation"), (30, OPTIMIZER, 20, "training")]
 
 
 def test_choosing_again_after_more_ticks(program: Program) -> None:
-    program.train(5)
+    program.play("5(d g o) d")
     assert program.result().count == 5
-    program.train(5, loader=101)
+    program.play("5(d101 g o) d101")
     assert program.result().count == 10
 
 
