@@ -152,3 +152,25 @@ def run(python: str, tmp_path: Path) -> Callable[..., Result]:
         return Result(done.returncode, done.stdout, done.stderr)
 
     return call
+
+
+@pytest.fixture
+def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
+    """A command line after `python -m cuptimem`, in this process: what a verb says. Each verb is also run."""
+    from cuptimem.cli import main
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str, cwd: Path | None = None) -> Result:
+        capfd.readouterr()
+        if cwd is not None:
+            monkeypatch.chdir(cwd)
+        try:
+            code = main(words)
+        except SystemExit as end:  # argparse
+            code = int(end.code or 0)
+        return Result(code, *capfd.readouterr())
+
+    return call

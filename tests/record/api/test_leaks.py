@@ -90,14 +90,14 @@ def test_a_clean_training(traces: Path) -> None:
     assert "No leak: 24 steps judged, no" in str(report)
 
 
-def test_the_verb(run: Run, traces: Path) -> None:
-    done = run("-m", "cuptimem", "leaks", "keep_outputs.cmem", "--fail-on-leak", cwd=traces)
+def test_the_verb(call: Run, traces: Path) -> None:
+    done = call("leaks", "keep_outputs.cmem", "--fail-on-leak", cwd=traces)
     assert (done.code, done.err) == (3, "")
     assert "1 leak in 24 steps" in done.out
     assert f"api{os.sep}leaking.py:" in done.out and 'state.setdefault("outputs", [])' in done.out
-    document = json.loads(run("-m", "cuptimem", "leaks", "keep_outputs.cmem", "--json", cwd=traces).out)
+    document = json.loads(call("leaks", "keep_outputs.cmem", "--json", cwd=traces).out)
     assert document["judged"] == [{"loop": "training", "steps": 24, "enough": True}]
     assert document["leaks"][0]["stack"][0]["function"] == "keep_outputs"
-    clean = run("-m", "cuptimem", "leaks", "nothing.cmem", "--fail-on-leak", cwd=traces)
+    clean = call("leaks", "nothing.cmem", "--fail-on-leak", cwd=traces)
     assert (clean.code, clean.err) == (0, "")
     assert "No leak: 24 steps judged, no" in clean.out

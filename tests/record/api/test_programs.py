@@ -93,13 +93,13 @@ def test_unchanged_training(run: Run, forked: Run, tmp_path: Path, workers: int)
     assert ("Net", "Linear") in modules
 
 
-def test_example_of_the_readme(run: Run, tmp_path: Path) -> None:
+def test_example_of_the_readme(run: Run, call: Run, tmp_path: Path) -> None:
     done = run("-m", "cuptimem", "run", "-o", "out.cmem", str(ROOT / "examples" / "train_small.py"), "3")
     assert done.code == 0, done.err
-    summary = run("-m", "cuptimem", "summary", "out.cmem")
+    summary = call("summary", "out.cmem")
     assert "Steps: 3, counted by the optimizer's step at …/examples/train_small.py:" in summary.out
     assert "return x + self.mlp(self.norm2(x))" in summary.out
-    steps = run("-m", "cuptimem", "steps", "out.cmem").out
+    steps = call("steps", "out.cmem").out
     assert [line.split()[0] for line in steps.splitlines() if line.split()[:1] and line.split()[0].isdigit()] == [
         "0",
         "1",

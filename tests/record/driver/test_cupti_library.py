@@ -196,7 +196,7 @@ report(flushed=before, alone=alone, taken=taken, callbacks=driver()["callbacks"]
 
 
 @pytest.mark.parametrize("kernels", [False, True])
-def test_kernels_that_are_refused(child: Child, fake: Path, run: Callable[..., Result], kernels: bool) -> None:
+def test_kernels_that_are_refused(child: Child, fake: Path, call: Callable[..., Result], kernels: bool) -> None:
     """Memory has its records, so it is not the whole that lacks: who asked for kernels is told."""
     text = START.replace('("a.cmem")', f'("a.cmem", kernels={kernels})')
     found = child(
@@ -210,7 +210,7 @@ def test_kernels_that_are_refused(child: Child, fake: Path, run: Callable[..., R
         return
     assert told["kernels"] == "refused" and "CONCURRENT_KERNEL" in told["reason"]
     assert found["said"] == [f"cuptimem: kernels are not recorded from now on: {told['reason']}"]
-    shown = run("-m", "cuptimem", "kernels", "a.cmem")
+    shown = call("kernels", "a.cmem")
     assert shown.code != 0 and "CONCURRENT_KERNEL" in shown.err and "--kernels" not in shown.err
 
 

@@ -64,7 +64,7 @@ def test_the_page_is_printed_once_when_it_ends_the_program(recorded: Run, tmp_pa
     assert sum("out of memory on cpu: asked for 256.0 TiB" in line for line in str(report).splitlines()) == 1
 
 
-def test_what_the_program_catches_has_a_line_and_no_page(recorded: Run, run: Run, tmp_path: Path) -> None:
+def test_what_the_program_catches_has_a_line_and_no_page(recorded: Run, call: Run, tmp_path: Path) -> None:
     done = recorded(programs.STAYS)
     assert done.code == 1 and "Out of memory on" not in done.err, done.err
     report = cuptimem.open(tmp_path / "x.cmem")
@@ -72,8 +72,8 @@ def test_what_the_program_catches_has_a_line_and_no_page(recorded: Run, run: Run
     (line,) = [line for line in str(report).splitlines() if line.startswith("! ")]
     assert line.startswith("! 5 requests were refused and caught: at most 256.0 TiB asked at ")
     assert f"train.py:{LINE} with " in line
-    assert run("-m", "cuptimem", "peak", "--at", "oom", "--step", "1", "x.cmem").code == 2
-    other = run("-m", "cuptimem", "peak", "--at", "oom", "--device", "cuda", "x.cmem")
+    assert call("peak", "--at", "oom", "--step", "1", "x.cmem").code == 2
+    other = call("peak", "--at", "oom", "--device", "cuda", "x.cmem")
     assert other.code == 1 and "no device 'cuda'" in other.err
 
 
@@ -109,17 +109,17 @@ def test_exceptions(text: str, is_one: bool) -> None:
     assert refusals.is_of(raised(text)) is is_one
 
 
-def test_pythons_own_memory_is_not_ours(recorded: Run, run: Run, tmp_path: Path) -> None:
+def test_pythons_own_memory_is_not_ours(recorded: Run, call: Run, tmp_path: Path) -> None:
     done = recorded(programs.NOT_PYTORCHS)
     assert done.code == 1 and "Out of memory" not in done.err
-    refused = run("-m", "cuptimem", "peak", "--at", "oom", "x.cmem")
+    refused = call("peak", "--at", "oom", "x.cmem")
     assert refused.code == 1 and refused.err == "cuptimem: no request was refused in this recording\n"
 
 
-def test_quiet_prints_no_page(recorded: Run, run: Run, tmp_path: Path) -> None:
+def test_quiet_prints_no_page(recorded: Run, call: Run, tmp_path: Path) -> None:
     done = recorded("ask()", "-q")
     assert done.code == 1 and "Out of memory on" not in done.err
-    assert page(run("-m", "cuptimem", "peak", "--at", "oom", "x.cmem").out)
+    assert page(call("peak", "--at", "oom", "x.cmem").out)
 
 
 def executed(text: str) -> None:
@@ -183,7 +183,7 @@ child.join()
     assert cuptimem.open(tmp_path / "x.cmem").ooms == ()
 
 
-def test_the_account_survives_a_kill(recorded: Run, run: Run, tmp_path: Path) -> None:
+def test_the_account_survives_a_kill(recorded: Run, call: Run, tmp_path: Path) -> None:
     text = """
 import os, signal
 try:
@@ -198,7 +198,7 @@ except RuntimeError:
     assert report.state == "recovered" and not oom.escaped
     assert oom.requested == ASKED and sum(c.bytes for c in oom.contributors) == oom.allocated == 12_000
     assert any("1 request was refused: 256.0 TiB asked" in line for line in str(report).splitlines())
-    assert TITLE in run("-m", "cuptimem", "peak", "--at", "oom", "x.cmem").out
+    assert TITLE in call("peak", "--at", "oom", "x.cmem").out
 
 
 def test_in_backward_it_is_charged_to_the_forward_line(recorded: Run, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_one_page_of_many_lines_and_modules(recorded: Run, tmp_path: Path) -> No
     assert sum("more)" in line for line in shown) == 2
 
 
-def test_what_would_lower_the_peak_is_of_a_step_that_ended(recorded: Run, run: Run, tmp_path: Path) -> None:
+def test_what_would_lower_the_peak_is_of_a_step_that_ended(recorded: Run, call: Run, tmp_path: Path) -> None:
     """The larger step is refused in its forward pass: what its backward pass would have read is not known."""
     text = """
 from torch.nn import Linear, functional
@@ -256,21 +256,21 @@ for rows in (100, 200, 400, 900):
     assert said.startswith("- about ") and f"/train.py:{line}: F.scaled_dot_product_attention(" in said
     assert "predicted for step 2, because step 3 did not end" in said and said.count(" - ") <= 2
     assert max(map(len, shown)) <= 80
-    again = run("-m", "cuptimem", "peak", "--at", "oom", "x.cmem").out
+    again = call("peak", "--at", "oom", "x.cmem").out
     assert " ".join(again.split()).endswith(said)
     estimate = cuptimem.estimate(report, fused_attention=True)
     assert (estimate.peak, estimate.bytes) == (advised.peak, best.bytes) and advised.note in estimate.notes
 
 
-def test_json(recorded: Run, run: Run, tmp_path: Path) -> None:
+def test_json(recorded: Run, call: Run, tmp_path: Path) -> None:
     recorded(programs.LEAVES_THE_PROGRAM["wrapped"])
-    done = run("-m", "cuptimem", "peak", "--at", "oom", "--json", "x.cmem")
+    done = call("peak", "--at", "oom", "--json", "x.cmem")
     document: dict[str, Any] = json.loads(done.out)
     (oom,) = document["ooms"]
     assert document["refused"] == 1 and (oom["device"], oom["requested"], oom["escaped"]) == ("cpu", ASKED, True)
     assert oom["allocated"] == 12_000 == sum(c["bytes"] for c in oom["contributors"]) and oom["rest_bytes"] == 0
     assert oom["reserved"] is oom["cached"] is oom["too_small"] is oom["free_on_device"] is oom["lacked"] is None
-    (short,) = json.loads(run("-m", "cuptimem", "summary", "--json", "x.cmem").out)["ooms"]
+    (short,) = json.loads(call("summary", "--json", "x.cmem").out)["ooms"]
     assert short == {key: oom[key] for key in short}
 
 

@@ -154,11 +154,11 @@ def test_diff_of_a_trace_with_itself_and_with_another(call: Run, trace: Path, tm
     assert missing.code == 1 and one_line(missing.err) and missing.out == ""
 
 
-def test_device_choice(run: Run, trace: Path) -> None:
-    wrong = run("-m", "cuptimem", "peak", str(trace), "--device", "tpu:0")
+def test_device_choice(call: Run, trace: Path) -> None:
+    wrong = call("peak", str(trace), "--device", "tpu:0")
     assert wrong.code == 1 and one_line(wrong.err) and "tpu:0" in wrong.err
     name = cuptimem.open(trace).devices[0].name
-    assert run("-m", "cuptimem", "steps", str(trace), "--device", name).code == 0
+    assert call("steps", str(trace), "--device", name).code == 0
 
 
 def test_width_is_honoured_and_colour_is_not_forced(run: Run, trace: Path) -> None:
@@ -349,8 +349,8 @@ def test_help_lists_the_verbs(run: Run, call: Run) -> None:
         (["run", "--max-size", "many", "-c", "0"], "--max-size"),
     ],
 )
-def test_wrong_usage_exits_2(run: Run, arguments: list[str], said: str) -> None:
-    done = run("-m", "cuptimem", *arguments)
+def test_wrong_usage_exits_2(call: Run, arguments: list[str], said: str) -> None:
+    done = call(*arguments)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert "Traceback" not in done.err
@@ -492,12 +492,12 @@ def test_closing_line(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
-def test_commands_to_type_are_words_of_a_shell(run: Run, forked: Run, tmp_path: Path) -> None:
+def test_commands_to_type_are_words_of_a_shell(run: Run, call: Run, forked: Run, tmp_path: Path) -> None:
     name = "my run's träin.cmem"
     done = forked("-m", "cuptimem", "run", "-o", name, "-c", "import torch; x = torch.zeros(9)")
     command = done.err.splitlines()[0].partition("see: ")[2]
     assert shlex.split(command) == ["cuptimem", "summary", name]
-    lines = run("-m", "cuptimem", "summary", name).out.splitlines()
+    lines = call("summary", name).out.splitlines()
     assert shlex.split(lines[-1])[:4] == ["Next:", "cuptimem", "peak", name]
     assert shlex.split(lines[-1])[-3:] == ["cuptimem", "timeline", name]
 
@@ -622,7 +622,7 @@ def test_interpreter_without_the_pth(python: str, run: Run, tmp_path: Path) -> N
     assert one_line(done.stderr) and "install cuptimem again with this Python" in done.stderr
 
 
-def test_killed_program_leaves_a_readable_trace(python: str, run: Run, tmp_path: Path) -> None:
+def test_killed_program_leaves_a_readable_trace(python: str, run: Run, call: Run, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [python, "-m", "cuptimem", "run", "-o", "a.cmem", "-c", "print('up', flush=True); import time; time.sleep(60)"],
         stdout=subprocess.PIPE,
@@ -631,12 +631,12 @@ def test_killed_program_leaves_a_readable_trace(python: str, run: Run, tmp_path:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
-    alive: dict[str, Any] = json.loads(run("-m", "cuptimem", "summary", "a.cmem", "--json").out)
+    alive: dict[str, Any] = json.loads(call("summary", "a.cmem", "--json").out)
     assert (alive["complete"], alive["state"]) == (False, "recording")
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
     time.sleep(0.01)
-    dead = json.loads(run("-m", "cuptimem", "summary", "a.cmem", "--json").out)
+    dead = json.loads(call("summary", "a.cmem", "--json").out)
     assert (dead["complete"], dead["state"]) == (False, "recovered")
-    assert "the program was killed" in run("-m", "cuptimem", "summary", "a.cmem").out
+    assert "the program was killed" in call("summary", "a.cmem").out

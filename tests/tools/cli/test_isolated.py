@@ -83,7 +83,7 @@ def hostile(tmp_path: Path, name: str) -> str:
     return values.get(name, str(folder) if is_place else "1")
 
 
-@pytest.mark.parametrize("flag", [*IGNORING, "-P", "-B"])
+@pytest.mark.parametrize("flag", [*IGNORING, "-P", pytest.param("-B", marks=pytest.mark.extended)])
 @pytest.mark.parametrize("name", ["CUPTIMEM_RUN's pid", *OWN, *OTHERS])
 def test_no_variable_starts_a_recording(python: str, tmp_path: Path, flag: str, name: str) -> None:
     """With CUPTIMEM=1, which starts one where it is obeyed."""

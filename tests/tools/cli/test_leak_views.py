@@ -483,19 +483,19 @@ def test_exit_codes(
         assert ("1 leak in 24 steps" in out) == bool(rows)
 
 
-def test_a_file_that_cannot_be_read(run: Run, tmp_path: Path) -> None:
-    done = run("-m", "cuptimem", "leaks", "--fail-on-leak", "missing.cmem")
+def test_a_file_that_cannot_be_read(call: Run, tmp_path: Path) -> None:
+    done = call("leaks", "--fail-on-leak", "missing.cmem")
     assert (done.code, done.out) == (1, "")
     assert done.err.count("\n") == 1 and "missing.cmem" in done.err
-    wrong = run("-m", "cuptimem", "leaks", "x", "-n", "0")
+    wrong = call("leaks", "x", "-n", "0")
     assert wrong.code == 2 and "at least 1" in wrong.err
 
 
-def test_an_unread_trace_end_to_end(run: Run, tmp_path: Path) -> None:
+def test_an_unread_trace_end_to_end(run: Run, call: Run, tmp_path: Path) -> None:
     write_synthetic(str(tmp_path / "run.cmem"), 20_000, 1)
-    done = run("-m", "cuptimem", "leaks", "run.cmem")
+    done = call("leaks", "run.cmem")
     assert (done.code, done.err) == (0, "") and "\x1b" not in done.out
-    document = standard_json.loads(run("-m", "cuptimem", "leaks", "run.cmem", "--json").out)
+    document = standard_json.loads(call("leaks", "run.cmem", "--json").out)
     report = cuptimem.open(tmp_path / "run.cmem")
     assert [row["steps"] for row in document["judged"]] == list(report.loops.values())
     assert len(document["leaks"]) == len(report.leaks) and len(document["suspects"]) == len(report.suspects)

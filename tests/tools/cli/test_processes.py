@@ -96,14 +96,14 @@ def test_an_exec_that_fails_ends_nothing(run: Run, tmp_path: Path) -> None:
     assert (report.state, report.environment["exec"]) == ("complete", "")
 
 
-def test_a_killed_program_is_told_from_one_that_became_another(run: Run, tmp_path: Path) -> None:
+def test_a_killed_program_is_told_from_one_that_became_another(run: Run, call: Run, tmp_path: Path) -> None:
     killed = (
         "import os, signal\ntry: os.execv('/nowhere', ['x'])\nexcept OSError: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     write(tmp_path, killed=killed)
     assert run(*RUN, "-o", "a.cmem", "killed.py").code == -9
     assert cuptimem.open(tmp_path / "a.cmem").state == "recovered"
-    shown = run("-m", "cuptimem", "summary", "a.cmem").out
+    shown = call("summary", "a.cmem").out
     assert "the program was killed" in shown and "became another" not in shown
 
 
@@ -179,7 +179,7 @@ def roles(folder: Path) -> list[str]:
     return sorted(cuptimem.open(path).environment.get("role", "") for path in folder.glob("*.cmem"))
 
 
-def test_each_file_says_what_its_process_is(run: Run, tmp_path: Path) -> None:
+def test_each_file_says_what_its_process_is(run: Run, call: Run, tmp_path: Path) -> None:
     write(tmp_path, roles=ROLES)
     done = run(*RUN, "--follow", "-o", "a.cmem", "roles.py")
     assert done.code == 0, done.err
@@ -187,7 +187,7 @@ def test_each_file_says_what_its_process_is(run: Run, tmp_path: Path) -> None:
     found = [role for role in roles(tmp_path) if "resource_tracker" not in role]
     assert [role for role in found if role] == [f"forked by process {program}", "process by fork", "process by spawn"]
     child = next(path for path in tmp_path.glob("*.cmem") if "spawn" in cuptimem.open(path).environment.get("role", ""))
-    assert " · process by spawn · " in run("-m", "cuptimem", "summary", child.name).out
+    assert " · process by spawn · " in call("summary", child.name).out
 
 
 WORKERS = """
@@ -269,10 +269,10 @@ def test_the_launcher_imports_nothing_that_the_program_could_shadow(python: str,
 
 
 @pytest.mark.parametrize("verb", ["run", "simulate", "doctor"])
-def test_a_module_of_the_user_named_argparse(run: Run, tmp_path: Path, verb: str) -> None:
+def test_a_module_of_the_user_named_argparse(run: Run, call: Run, tmp_path: Path, verb: str) -> None:
     (tmp_path / "argparse.py").write_text("raise SystemExit('the folder of the program was searched')\n")
     (tmp_path / "s.py").write_text("import sys; print(sys.path[0])\n")
-    usage = run("-m", "cuptimem", verb, "--frob")
+    usage = call(verb, "--frob")
     assert (usage.code, usage.out) == (2, "") and "unknown option --frob" in usage.err
     if verb == "run":
         assert run(*RUN, "s.py").out == f"{tmp_path}\n"

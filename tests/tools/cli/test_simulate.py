@@ -50,9 +50,9 @@ def fake_torch(place: Path, version: str) -> str:
         (["--"], "nothing to run"),
     ],
 )
-def test_wrong_usage(run, tmp_path, arguments, said):
+def test_wrong_usage(call, tmp_path, arguments, said):
     (tmp_path / "s.py").write_text(PROGRAM)
-    done = run("-m", "cuptimem", "simulate", *arguments)
+    done = call("simulate", *arguments)
     assert done.code == 2 and done.out == "", done.err
     assert said in done.err and "see: cuptimem simulate --help" in done.err and done.err.count("\n") == 1
     assert not (tmp_path / "it-ran").exists()

@@ -117,14 +117,14 @@ def test_the_account_sums_to_the_tree(recorded: Recorded) -> None:
 
 
 @pytest.mark.extended
-def test_the_recording_names_its_processes(recorded: Recorded, run: Callable[..., Result]) -> None:
+def test_the_recording_names_its_processes(recorded: Recorded, call: Callable[..., Result]) -> None:
     report, themselves = recorded["listed"]
     assert report.path is not None
-    text = run("-m", "cuptimem", "host", report.path).out
+    text = call("host", report.path).out
     assert all(str(one["pid"]) in text for one in themselves)
     assert "dataset.names of Listed, a list of 500,000 items (29.1 MiB)" in " ".join(text.split())
-    assert "3 processes in all" in run("-m", "cuptimem", "summary", report.path).out
-    document = json.loads(run("-m", "cuptimem", "host", "--json", report.path).out)
+    assert "3 processes in all" in call("summary", report.path).out
+    document = json.loads(call("host", "--json", report.path).out)
     (finding,) = document["findings"]
     assert finding["attribute"]["path"] == "dataset.names"
     assert [one["role"] for one in document["processes"]] == ["recorded", *["DataLoader worker"] * 2]
@@ -132,9 +132,9 @@ def test_the_recording_names_its_processes(recorded: Recorded, run: Callable[...
     (curve,) = timeline.data(report)["host"]  # a line of the page
     assert curve["role"] == "DataLoader worker" and max(curve["bytes"]) > 100 * MIB
     assert len(curve["time"]) == len(curve["bytes"]) == found(report).samples
-    copy = run("-m", "cuptimem", "scrub", report.path, "b.cmem")
+    copy = call("scrub", report.path, "b.cmem")
     assert copy.code == 0, copy.err
-    assert json.loads(run("-m", "cuptimem", "host", "--json", "b.cmem").out)["account"] == document["account"]
+    assert json.loads(call("host", "--json", "b.cmem").out)["account"] == document["account"]
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def queues(python: str, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 @pytest.mark.extended
 @pytest.mark.parametrize(("name", "taken"), [("slow-loop", 0), ("slow-loop-named", 1)])
-def test_a_queue_that_fills_and_stops(queues: Recorded, run: Callable[..., Result], name: str, taken: int) -> None:
+def test_a_queue_that_fills_and_stops(queues: Recorded, call: Callable[..., Result], name: str, taken: int) -> None:
     """By name the batch that the loop has is one of the worker's, too."""
     report, (counted,) = queues[name]
     (finding,) = findings(report)
@@ -156,10 +156,10 @@ def test_a_queue_that_fills_and_stops(queues: Recorded, run: Callable[..., Resul
     assert finding.bytes <= max(counted["queued"])
     assert 0 <= finding.bytes - (8 + taken) * 4 * MIB <= (8 + taken) * 4096  # a page for PyTorch's header
     assert report.path is not None
-    text = " ".join(run("-m", "cuptimem", "host", report.path).out.split())
+    text = " ".join(call("host", report.path).out.split())
     size = f"{(8 + taken) * 4}.0 MiB"
     assert f"The queue of 2 workers filled to {size} of /dev/shm and stays there, num_workers × prefetch_factor" in text
-    assert "stays there" not in run("-m", "cuptimem", "summary", report.path).out  # it is no fault
+    assert "stays there" not in call("summary", report.path).out  # it is no fault
 
 
 @pytest.mark.extended
@@ -206,7 +206,7 @@ def keeping(python: str, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("name", ["loads", "loads-in-threads", "trims", "uses-again", "has-large-ones"])
-def test_what_malloc_keeps(keeping: Recorded, run: Callable[..., Result], name: str) -> None:
+def test_what_malloc_keeps(keeping: Recorded, call: Callable[..., Result], name: str) -> None:
     report, (child,) = keeping[name]
     malloc = found(report).malloc
     assert malloc is not None and report.path is not None
@@ -216,7 +216,7 @@ def test_what_malloc_keeps(keeping: Recorded, run: Callable[..., Result], name: 
     assert len(kept) == name.startswith("loads")
     if kept:
         assert 128 * MIB <= kept[0].bytes <= malloc.returned
-        text = " ".join(run("-m", "cuptimem", "host", report.path).out.split())
+        text = " ".join(call("host", report.path).out.split())
         assert ("MALLOC_ARENA_MAX=2" in text) == (name == "loads-in-threads")
 
 
@@ -229,13 +229,13 @@ def mapped(python: str, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("name", ["keeps-state", "keeps-mapping"])
-def test_a_checkpoint_that_stays_mapped(mapped: Recorded, run: Callable[..., Result], name: str) -> None:
+def test_a_checkpoint_that_stays_mapped(mapped: Recorded, call: Callable[..., Result], name: str) -> None:
     report, (itself,) = mapped[name]
     (finding,) = findings(report)
     assert (finding.kind, finding.pid) == ("stays mapped", itself["pid"]) and finding.path.endswith("/weights")
     assert 96 * MIB <= finding.bytes == itself["resident"]
     assert report.path is not None
-    assert "/weights stays mapped, 96.0 MiB" in " ".join(run("-m", "cuptimem", "host", report.path).out.split())
+    assert "/weights stays mapped, 96.0 MiB" in " ".join(call("host", report.path).out.split())
 
 
 @pytest.mark.extended
@@ -256,7 +256,7 @@ time.sleep(2.5)
 @pytest.mark.extended
 @pytest.mark.parametrize(("mib", "kinds"), [(54, ["shared memory full"]), (30, [])])
 def test_a_small_shared_memory(
-    run: Callable[..., Result], python: str, tmp_path: Path, mib: int, kinds: list[str]
+    run: Callable[..., Result], call: Callable[..., Result], python: str, tmp_path: Path, mib: int, kinds: list[str]
 ) -> None:
     """/dev/shm of 64 MiB, as in a container."""
     mount = 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"'
@@ -273,7 +273,7 @@ def test_a_small_shared_memory(
     assert one.shm_bytes == 64 * MIB and mib * MIB <= one.shm_used < (mib + 1) * MIB
     shared = [file for file in one.files if file.is_shared_memory and file.bytes == mib * MIB]
     assert len(shared) == 1 and shared[0].pids == (one.recorded.pid,)
-    shown = " ".join(run("-m", "cuptimem", "host", "a.cmem").out.split())
+    shown = " ".join(call("host", "a.cmem").out.split())
     assert ("/dev/shm was nearly full" in shown) == bool(kinds)
 
 
@@ -302,19 +302,19 @@ def test_a_file_that_stays_mapped(run: Callable[..., Result], tmp_path: Path, ho
 # -- without a recording -----------------------------------------------------------------------------------------------
 
 
-def test_a_process_that_is_not_recorded(run: Callable[..., Result]) -> None:
+def test_a_process_that_is_not_recorded(run: Callable[..., Result], call: Callable[..., Result]) -> None:
     text = "import time; block = bytearray(b'x') * (40 << 20); print('ready', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        shown = run("-m", "cuptimem", "host", str(process.pid))
-        document = json.loads(run("-m", "cuptimem", "host", "--json", str(process.pid)).out)
+        shown = call("host", str(process.pid))
+        document = json.loads(call("host", "--json", str(process.pid)).out)
         process.kill()
     assert f"pid {process.pid} · now" in shown.out and "cuptimem run" in shown.out
     (one,) = document["processes"]
     assert 40 * MIB <= one["end"]["private"] <= 80 * MIB
     assert sum(line["bytes"] for line in document["account"]) == one["end"]["proportional"]
-    gone = run("-m", "cuptimem", "host", str(process.pid))
+    gone = call("host", str(process.pid))
     assert gone.code == 1 and gone.err.count("\n") == 1 and "nor a process" in gone.err
 
 

@@ -106,14 +106,14 @@ def two(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_verb(two: Path, run: Callable[..., Result]) -> None:
-    done = run("-m", "cuptimem", "diff", "a", "b/run-*.cmem", cwd=two)
+def test_the_verb(two: Path, run: Callable[..., Result], call: Callable[..., Result]) -> None:
+    done = call("diff", "a", "b/run-*.cmem", cwd=two)
     assert done.code == 0, done.err
     assert "rank 2: +2.0 MiB (25 %)" in done.out and "rank 1: +1.0 MiB (12 %)" in done.out
     assert "rank 0:" not in done.out
-    assert run("-m", "cuptimem", "diff", "a", "b", "-o", "d.html", cwd=two).code == 0
-    assert run("-m", "cuptimem", "ranks", "b", "-o", "r.html", cwd=two).code == 0
+    assert call("diff", "a", "b", "-o", "d.html", cwd=two).code == 0
+    assert call("ranks", "b", "-o", "r.html", cwd=two).code == 0
     for name, bars in (("d.html", 6), ("r.html", 3)):
         assert (two / name).read_text().count('<div class="bar">') == bars
-    wrong = run("-m", "cuptimem", "diff", "a", "b", "--device", "cpu", cwd=two)
+    wrong = call("diff", "a", "b", "--device", "cpu", cwd=two)
     assert wrong.code == 1 and "--device is of two traces" in wrong.err

@@ -65,7 +65,7 @@ def test_each_rank_differs_as_was_planted(job: Path) -> None:
     assert "kept" in leak.growth.holder
 
 
-def test_the_verb_says_it(job: Path, run: Callable[..., Result]) -> None:
+def test_the_verb_says_it(job: Path, run: Callable[..., Result], call: Callable[..., Result]) -> None:
     done = run("-m", "cuptimem", "ranks", "run-*.cmem", cwd=job)
     assert done.code == 0, done.err
     assert "in step 17, in its other steps as the others" in done.out
@@ -73,7 +73,7 @@ def test_the_verb_says_it(job: Path, run: Callable[..., Result]) -> None:
     assert "! leak on rank 1 only: 100.0 KiB a step" in done.out
     order = [line.split()[0] for line in done.out.splitlines()[3:7]]
     assert order[:2] == ["3", "1"] and sorted(order[2:]) == ["0", "2"]
-    document = json.loads(run("-m", "cuptimem", "ranks", ".", "--json", cwd=job).out)
+    document = json.loads(call("ranks", ".", "--json", cwd=job).out)
     assert [rank["label"] for rank in document["ranks"]] == order
     assert document["differences"][0]["ranks"] == ["3"]
 
