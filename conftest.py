@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.forkserver.fixtures"]
 
 ROOT = Path(__file__).resolve().parent
 

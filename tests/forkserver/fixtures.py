@@ -1,4 +1,4 @@
-"""Fixtures for folders whose programs use PyTorch: their conftest imports both."""
+"""Fixtures for programs that use PyTorch, in all folders."""
 
 from __future__ import annotations
 

@@ -25,6 +25,22 @@ class Raw(craft.Trace):
         self.definitions += b"".join(records)
 
 
+CUDA = {"device": craft.CUDA, "index": 0}
+CRAFTED: dict[str, Callable[[int], Raw]] = {}
+
+
+def bomb(fill: Callable[[Raw, int], None]) -> Callable[[int], Raw]:
+    """What fills a trace with about n items, by its name."""
+
+    def make(n: int) -> Raw:
+        t = Raw()
+        fill(t, n)
+        return t
+
+    CRAFTED[fill.__name__] = make
+    return make
+
+
 def _one_code(t: Raw, file: str = "train.py", function: str = "main", table: bytes = TABLE) -> None:
     t.define(tracelib.define_string(file), tracelib.define_string(function), tracelib.define_code(1, 2, 1, table))
 
@@ -34,39 +50,36 @@ def chain(t: Raw, depth: int) -> None:
     t.define(tracelib.define_stack(0, 1, 0), *(tracelib.define_stack(parent, 1, 0) for parent in range(2, depth + 1)))
 
 
-def deep(n: int) -> Raw:
+@bomb
+def deep(t: Raw, n: int) -> None:
     """One chain; blocks at its end."""
-    t = Raw()
     _one_code(t)
     chain(t, n)
     t.alloc(0x1000, 64, n + 1)
-    return t
 
 
-def deep_each(n: int) -> Raw:
+@bomb
+def deep_each(t: Raw, n: int) -> None:
     """One chain; every link of it allocates a block that stays: n stacks of n / 2 frames."""
-    t = Raw()
     _one_code(t)
     chain(t, n)
     for i in range(n):
         t.alloc(0x1000 + 64 * i, 64, i + 2)
-    return t
 
 
-def deep_steps(n: int) -> Raw:
+@bomb
+def deep_steps(t: Raw, n: int) -> None:
     """The same, in steps: each is a leak, a survivor, a tick's stack."""
-    t = Raw()
     _one_code(t)
     chain(t, n)
     for i in range(n):
         t.alloc(0x1000 + 64 * i, 64, i + 2)
         t.tick(craft.OPTIMIZER, 0x88, i + 2)
-    return t
 
 
-def deep_nodes(n: int) -> Raw:
+@bomb
+def deep_nodes(t: Raw, n: int) -> None:
     """The same, with graph nodes that are made at each link and run in backward."""
-    t = Raw()
     _one_code(t)
     chain(t, n)
     for i in range(n):
@@ -76,36 +89,33 @@ def deep_nodes(n: int) -> Raw:
         t.alloc(0x1000 + 64 * i, 64, 2, flags=craft.IN_NODE | craft.NODE_STACK)
         t.done()
         t.tick(craft.OPTIMIZER, 0x88, 2)
-    return t
 
 
-def torch_chain(n: int) -> Raw:
+@bomb
+def torch_chain(t: Raw, n: int) -> None:
     """The same inside PyTorch's files: what searches outwards for the user's line."""
-    t = Raw()
     _one_code(t, craft.TORCH + "nn/functional.py")
     chain(t, n)
     for i in range(n):
         t.node(i, n + 1 - i % 2)
         t.alloc(0x1000 + 64 * i, 64, i + 2)
         t.tick(craft.OPTIMIZER, 0x88, i + 2)
-    return t
 
 
-def wide(n: int) -> Raw:
+@bomb
+def wide(t: Raw, n: int) -> None:
     """n children of one stack, each with a block."""
-    t = Raw()
     _one_code(t)
     t.define(tracelib.define_stack(0, 1, 0), *(tracelib.define_stack(2, 1, i) for i in range(n)))
     for i in range(n):
         t.alloc(0x1000 + 64 * i, 64, i + 3)
         if i % 8 == 0:
             t.tick(craft.OPTIMIZER, 0x88, i + 3)
-    return t
 
 
-def modules(n: int) -> Raw:
+@bomb
+def modules(t: Raw, n: int) -> None:
     """A chain of module calls, each of another module."""
-    t = Raw()
     _one_code(t)
     t.define(tracelib.define_string("M" * 200), tracelib.define_stack(0, 1, 0, 0, 1, 3))
     t.define(*(tracelib.define_stack(parent, 1, 0, 0, parent, 3) for parent in range(2, n + 1)))
@@ -113,22 +123,20 @@ def modules(n: int) -> Raw:
         t.add(event_kinds.OBJECT_NEW, i + 1, 1, t.name("M" * 200))
         t.alloc(0x1000 + 64 * i, 64, i + 2)
         t.tick(craft.MODULE, i + 1, i + 2)
-    return t
 
 
-def long_table(n: int) -> Raw:
+@bomb
+def long_table(t: Raw, n: int) -> None:
     """One code with a location table of n entries, asked at n of its offsets."""
-    t = Raw()
     _one_code(t, table=TABLE * n)
     t.define(*(tracelib.define_stack(0, 1, n - 1 - i % 7) for i in range(n)))
     for i in range(n):
         t.alloc(0x1000 + 64 * i, 64, i + 2)
-    return t
 
 
-def long_names(n: int) -> Raw:
+@bomb
+def long_names(t: Raw, n: int) -> None:
     """A file, a function, a class, an operator and a label of n characters, which n blocks refer to."""
-    t = Raw()
     text = "x" * n
     _one_code(t, text, text)
     t.define(tracelib.define_string(text), *(tracelib.define_stack(0, 1, 0, 0, 7 + i, 3) for i in range(n)))
@@ -142,22 +150,20 @@ def long_names(n: int) -> Raw:
         t.alloc(0x1000 + 64 * i, 64, i + 2)
         t.done()
         t.tick(craft.OPTIMIZER, 0x88, i + 2)
-    return t
 
 
-def threads(n: int) -> Raw:
-    t = Raw()
+@bomb
+def threads(t: Raw, n: int) -> None:
     stack = t.line(1)
     for i in range(n):
         t.add(event_kinds.THREAD, i, i, thread=i * 7919)
         t.alloc(0x1000 + 64 * i, 64, stack, thread=i * 7919)
         t.tick(craft.BACKWARD, i, stack, thread=i * 7919)
-    return t
 
 
-def devices(n: int) -> Raw:
+@bomb
+def devices(t: Raw, n: int) -> None:
     """As many devices as there may be, and n blocks on them."""
-    t = Raw()
     stack = t.line(1)
     for i in range(n):
         where = {"device": i % 2, "index": i // 2 % 128}
@@ -166,12 +172,11 @@ def devices(n: int) -> Raw:
         t.add(event_kinds.OOM, 0, 1 << 40, stack, **where)
         if i % 16 == 0:
             t.tick(craft.OPTIMIZER, 0x88, stack)
-    return t
 
 
-def clocks(n: int) -> Raw:
+@bomb
+def clocks(t: Raw, n: int) -> None:
     """Ticks of n objects on n threads: a loop for each."""
-    t = Raw()
     stacks = [t.line(i + 1) for i in range(64)]
     for i in range(n):
         for kind in range(1, 6):
@@ -179,20 +184,18 @@ def clocks(n: int) -> Raw:
     for i in range(n):
         for kind in range(1, 6):
             t.tick(kind, i, stacks[i % 64], thread=i)
-    return t
 
 
-def steps(n: int) -> Raw:
-    t = Raw()
+@bomb
+def steps(t: Raw, n: int) -> None:
     stack = t.line(1)
     for _ in range(n):
         t.tick(craft.STEP, 1, stack)
-    return t
 
 
-def windows(n: int) -> Raw:
+@bomb
+def windows(t: Raw, n: int) -> None:
     """n windows, all open at once."""
-    t = Raw()
     stack = t.line(1)
     for i in range(n):
         t.mark(craft.WINDOW_OPEN, i + 1)
@@ -200,12 +203,11 @@ def windows(n: int) -> Raw:
         t.tick(craft.STEP, 1, stack)
     for i in range(n):
         t.mark(craft.WINDOW_CLOSE, i + 1)
-    return t
 
 
-def leaks(n: int) -> Raw:
+@bomb
+def leaks(t: Raw, n: int) -> None:
     """n lines that leak in each of 20 steps."""
-    t = Raw()
     lines = [t.line(i + 1) for i in range(n // 20)]
     tick = t.line(999_999)
     for step in range(20):
@@ -217,12 +219,11 @@ def leaks(n: int) -> Raw:
     for line in lines:
         t.add(event_kinds.HOLDER, 0, 0, line, flags=2)
         t.add(event_kinds.HOLDER_PATH, 20, 1280, t.name("kept[0]"))
-    return t
 
 
-def node_leaks(n: int) -> Raw:
+@bomb
+def node_leaks(t: Raw, n: int) -> None:
     """n lines with graph nodes that no backward runs, in 20 steps."""
-    t = Raw()
     lines = [t.line(i + 1) for i in range(n // 20)]
     tick = t.line(999_999)
     for step in range(20):
@@ -230,12 +231,11 @@ def node_leaks(n: int) -> Raw:
             t.node(step * len(lines) + i, line)
             t.alloc(0x1000 + 64 * (step * len(lines) + i), 64, line)
         t.tick(craft.OPTIMIZER, 0x88, tick)
-    return t
 
 
-def holders(n: int) -> Raw:
+@bomb
+def holders(t: Raw, n: int) -> None:
     """n paths of one leak, and of one text."""
-    t = Raw()
     line, tick, text = t.line(1), t.line(2), t.name("x" * n)
     for step in range(20):
         t.alloc(0x1000 + 64 * step, 64, line)
@@ -245,12 +245,11 @@ def holders(n: int) -> Raw:
     for _ in range(n):
         t.add(event_kinds.HOLDER, 0, 0, line, flags=0)
         t.add(event_kinds.HOLDER_PATH, 20, 1280, text)
-    return t
 
 
-def labels(n: int) -> Raw:
+@bomb
+def labels(t: Raw, n: int) -> None:
     """Modules that own each other in a circle, and tensors of them."""
-    t = Raw()
     stack = t.line(1)
     for i in range(n):
         t.alloc(0x100000 + 64 * i, 64, stack)
@@ -266,129 +265,112 @@ def labels(n: int) -> Raw:
                 flags=2 + i % 5,
             )
         t.tick(craft.OPTIMIZER, 0x88, stack)
-    return t
 
 
-def ooms(n: int) -> Raw:
+@bomb
+def ooms(t: Raw, n: int) -> None:
     """n blocks alive, and n requests that are refused: each has a list of what is alive."""
-    t = Raw()
-    cuda = {"device": craft.CUDA, "index": 0}
     stacks = [t.line(i + 1) for i in range(n)]
-    t.add(event_kinds.SEGMENT_NEW, 0x7F0000000000, 1 << 30, stacks[0], **cuda)
+    t.add(event_kinds.SEGMENT_NEW, 0x7F0000000000, 1 << 30, stacks[0], **CUDA)
     for i in range(n):
-        t.alloc(0x7F0000000000 + 1024 * i, 512, stacks[i], **cuda)
+        t.alloc(0x7F0000000000 + 1024 * i, 512, stacks[i], **CUDA)
     for i in range(n):
-        t.add(event_kinds.OOM, 1, 1 << 40, stacks[i], **cuda)
-    return t
+        t.add(event_kinds.OOM, 1, 1 << 40, stacks[i], **CUDA)
 
 
-def segments(n: int) -> Raw:
+@bomb
+def segments(t: Raw, n: int) -> None:
     """n segments with holes, taken and given back while others are alive."""
-    t = Raw()
-    cuda = {"device": craft.CUDA, "index": 0}
     stack = t.line(1)
     for i in range(n):
-        t.add(event_kinds.SEGMENT_NEW, 0x7F0000000000 + i * 0x200000, 0x200000, stack, **cuda)
-        t.alloc(0x7F0000000000 + i * 0x200000 + 0x1000, 512, stack, **cuda)
-        t.add(event_kinds.RESERVED, 512 * i, 0x200000 * i, **cuda)
+        t.add(event_kinds.SEGMENT_NEW, 0x7F0000000000 + i * 0x200000, 0x200000, stack, **CUDA)
+        t.alloc(0x7F0000000000 + i * 0x200000 + 0x1000, 512, stack, **CUDA)
+        t.add(event_kinds.RESERVED, 512 * i, 0x200000 * i, **CUDA)
     for i in range(n):
-        t.free(0x7F0000000000 + i * 0x200000 + 0x1000, **cuda)
-        t.add(event_kinds.SEGMENT_FREE, 0x7F0000000000 + i * 0x200000, **cuda)
-        t.add(event_kinds.OOM, 1, 1 << 40, stack, **cuda)
-    return t
+        t.free(0x7F0000000000 + i * 0x200000 + 0x1000, **CUDA)
+        t.add(event_kinds.SEGMENT_FREE, 0x7F0000000000 + i * 0x200000, **CUDA)
+        t.add(event_kinds.OOM, 1, 1 << 40, stack, **CUDA)
 
 
-def overlapping(n: int) -> Raw:
+@bomb
+def overlapping(t: Raw, n: int) -> None:
     """Segments, driver allocations and mappings that overlap all others."""
-    t = Raw()
-    cuda = {"device": craft.CUDA, "index": 0}
     stack = t.line(1)
     for i in range(n):
-        t.add(event_kinds.SEGMENT_NEW, 0x1000 + i, 1 << 40, stack, **cuda)
-        t.alloc(0x1000 + i, 1 << 40, stack, **cuda)
-        t.add(event_kinds.DRIVER_NEW, 0x1000 + i * 4096, 1 << 40, stack, flags=1 + i % 17, **cuda)
+        t.add(event_kinds.SEGMENT_NEW, 0x1000 + i, 1 << 40, stack, **CUDA)
+        t.alloc(0x1000 + i, 1 << 40, stack, **CUDA)
+        t.add(event_kinds.DRIVER_NEW, 0x1000 + i * 4096, 1 << 40, stack, flags=1 + i % 17, **CUDA)
         t.add(event_kinds.DRIVER_MORE, 7 + i % 3, 4)
-        t.add(event_kinds.DRIVER_NEW, 0x1000 + (n - i) * 4096, 1 << 40, stack, flags=10, **cuda)
+        t.add(event_kinds.DRIVER_NEW, 0x1000 + (n - i) * 4096, 1 << 40, stack, flags=10, **CUDA)
         t.add(event_kinds.DRIVER_MORE, 7 + i % 3, 4)
-        t.add(event_kinds.DEFERRED_FREE, i, **cuda)
+        t.add(event_kinds.DEFERRED_FREE, i, **CUDA)
     for i in range(n):
-        t.add(event_kinds.DRIVER_FREE, 0x1000 + i * 4096, 1 << 39, flags=10, **cuda)
-        t.add(event_kinds.DRIVER_FREE, 0x1000 + i * 4096, flags=1 + i % 17, **cuda)
-    return t
+        t.add(event_kinds.DRIVER_FREE, 0x1000 + i * 4096, 1 << 39, flags=10, **CUDA)
+        t.add(event_kinds.DRIVER_FREE, 0x1000 + i * 4096, flags=1 + i % 17, **CUDA)
 
 
-def contexts(n: int) -> Raw:
+@bomb
+def contexts(t: Raw, n: int) -> None:
     """Contexts that each end all that lives."""
-    t = Raw()
-    cuda = {"device": craft.CUDA, "index": 0}
     stack = t.line(1)
     for i in range(n):
-        t.add(event_kinds.DRIVER_NEW, 0xC0 + i, 0, 0, flags=17, **cuda)
-        t.add(event_kinds.DRIVER_NEW, 0x100000 + i * 4096, 4096, stack, flags=1, **cuda)
+        t.add(event_kinds.DRIVER_NEW, 0xC0 + i, 0, 0, flags=17, **CUDA)
+        t.add(event_kinds.DRIVER_NEW, 0x100000 + i * 4096, 4096, stack, flags=1, **CUDA)
     for i in range(n):
-        t.add(event_kinds.DRIVER_FREE, 0xC0 + i, flags=17, **cuda)
-        t.add(event_kinds.DRIVER_NEW, 0xC0 + i, 0, 0, flags=17, **cuda)
-    return t
+        t.add(event_kinds.DRIVER_FREE, 0xC0 + i, flags=17, **CUDA)
+        t.add(event_kinds.DRIVER_NEW, 0xC0 + i, 0, 0, flags=17, **CUDA)
 
 
-def handles(n: int) -> Raw:
+@bomb
+def handles(t: Raw, n: int) -> None:
     """One physical handle with n references and n mappings, then released n times."""
-    t = Raw()
-    cuda = {"device": craft.CUDA, "index": 0}
     stack = t.line(1)
-    t.add(event_kinds.DRIVER_NEW, 7, 1 << 21, stack, flags=6, **cuda)
+    t.add(event_kinds.DRIVER_NEW, 7, 1 << 21, stack, flags=6, **CUDA)
     for i in range(n):
-        t.add(event_kinds.DRIVER_NEW, 7, 1 << 21, stack, flags=7, **cuda)
-        t.add(event_kinds.DRIVER_NEW, 0x400000 + (i << 21), 1 << 21, stack, flags=10, **cuda)
+        t.add(event_kinds.DRIVER_NEW, 7, 1 << 21, stack, flags=7, **CUDA)
+        t.add(event_kinds.DRIVER_NEW, 0x400000 + (i << 21), 1 << 21, stack, flags=10, **CUDA)
         t.add(event_kinds.DRIVER_MORE, 7, 4)
     for i in range(n):
-        t.add(event_kinds.DRIVER_FREE, 7, flags=6, **cuda)
-        t.add(event_kinds.DRIVER_FREE, 0x400000 + (i << 21), 1 << 21, flags=10, **cuda)
-    return t
+        t.add(event_kinds.DRIVER_FREE, 7, flags=6, **CUDA)
+        t.add(event_kinds.DRIVER_FREE, 0x400000 + (i << 21), 1 << 21, flags=10, **CUDA)
 
 
-def records(n: int) -> Raw:
+@bomb
+def records(t: Raw, n: int) -> None:
     """Activity records that never find their allocation, and allocations without record, all of one number."""
-    t = Raw()
-    cuda = {"device": craft.CUDA, "index": 0}
     stack = t.line(1)
     name = t.name("/lib/" + "x" * 200)
     for i in range(n):
-        t.add(event_kinds.DRIVER_RECORD, 0x9000000 + i, 1 << 20, name, thread=9, **cuda)
+        t.add(event_kinds.DRIVER_RECORD, 0x9000000 + i, 1 << 20, name, thread=9, **CUDA)
         t.add(event_kinds.DRIVER_MORE, 5, 2, thread=9)
-        t.add(event_kinds.DRIVER_NEW, 0x9000000 + i + 1, 1 << 20, stack, flags=5, **cuda)
+        t.add(event_kinds.DRIVER_NEW, 0x9000000 + i + 1, 1 << 20, stack, flags=5, **CUDA)
         t.add(event_kinds.DRIVER_MORE, 6, 2)
-        t.add(event_kinds.DRIVER_FREE, 0x9000000 + i + 1, flags=5, **cuda)
+        t.add(event_kinds.DRIVER_FREE, 0x9000000 + i + 1, flags=5, **CUDA)
         t.add(event_kinds.DRIVER_MORE, 5, 2)
-    return t
 
 
-def kernels(n: int) -> Raw:
+@bomb
+def kernels(t: Raw, n: int) -> None:
     """Launches and work with one number, and with numbers that never meet."""
-    t = Raw()
-    cuda = {"device": craft.CUDA, "index": 0}
     stack = t.line(1)
     for i in range(n):
-        t.alloc(0x1000 + 64 * i, 64, stack, **cuda)
-        t.add(event_kinds.LAUNCH, i, 1 if i % 2 else i, stack, flags=1, **cuda)
+        t.alloc(0x1000 + 64 * i, 64, stack, **CUDA)
+        t.add(event_kinds.LAUNCH, i, 1 if i % 2 else i, stack, flags=1, **CUDA)
         t.add(event_kinds.WORK, 1 if i % 3 else n + i, 5000, t.name(f"k{i}"), flags=1, thread=9)
-        t.free(0x1000 + 64 * i, **cuda)
-    return t
+        t.free(0x1000 + 64 * i, **CUDA)
 
 
-def pools(n: int) -> Raw:
-    t = Raw()
-    cuda = {"device": craft.CUDA, "index": 0}
+@bomb
+def pools(t: Raw, n: int) -> None:
     for i in range(n):
-        t.add(event_kinds.POOL, i, 1 << 25, flags=1 + i % 4, thread=9, **cuda)
+        t.add(event_kinds.POOL, i, 1 << 25, flags=1 + i % 4, thread=9, **CUDA)
         for told in (1, 2, 3, 4, 5, 6):
-            t.add(event_kinds.DEVICE, told, (1 << 34) + i, flags=0x80, thread=9, **cuda)
-    return t
+            t.add(event_kinds.DEVICE, told, (1 << 34) + i, flags=0x80, thread=9, **CUDA)
 
 
-def never_ends(n: int) -> Raw:
+@bomb
+def never_ends(t: Raw, n: int) -> None:
     """Nodes that begin inside of each other and never end; every block is in all of them."""
-    t = Raw()
     stack = t.line(1)
     for i in range(n):
         t.node(i, stack)
@@ -398,12 +380,11 @@ def never_ends(n: int) -> Raw:
         t.mark(FILLING, 0)
         t.mark(FILLING, 0x1000 + 64 * i)
         t.mark(5, 2)
-    return t
 
 
-def same_address(n: int) -> Raw:
+@bomb
+def same_address(t: Raw, n: int) -> None:
     """One address that is given out again and again without a free, and freed more often than given out."""
-    t = Raw()
     stack = t.line(1)
     for i in range(n):
         t.alloc(0x1000, 64 + i, stack)
@@ -414,30 +395,27 @@ def same_address(n: int) -> Raw:
         t.node(1, stack)
         t.add(event_kinds.NODE_FREE, 1, 1)
         t.add(event_kinds.NODE_FREE, 1, 1)
-    return t
 
 
-def times(n: int) -> Raw:
+@bomb
+def times(t: Raw, n: int) -> None:
     """Times that go back and forth by the whole range."""
-    t = Raw()
     stack = t.line(1)
     for i in range(n):
         t.alloc(0x1000 + 64 * i, 64, stack, after=(1 << 50) if i % 2 else -(1 << 50) + 1024)
         if i % 4 == 0:
             t.tick(craft.OPTIMIZER, 0x88, stack)
-    return t
 
 
-def collisions(n: int) -> Raw:
+@bomb
+def collisions(t: Raw, n: int) -> None:
     """Stacks and blocks at addresses with one low half: what a weak hash puts into one slot."""
-    t = Raw()
     stack = t.line(1)
     for i in range(n):
         t.alloc(i << 32, 64, stack)
         t.node(i << 32, stack)
         t.add(event_kinds.LABEL, i << 48, i << 32, t.name("m\t"), flags=2)
         t.tick(craft.MODULE, i << 32, stack)
-    return t
 
 
 def of_one_slot(n: int) -> list[int]:
@@ -452,9 +430,9 @@ def of_one_slot(n: int) -> list[int]:
     return found
 
 
-def one_slot(n: int) -> Raw:
+@bomb
+def one_slot(t: Raw, n: int) -> None:
     """Blocks, nodes, modules and labels at such addresses, and frees of one of them that has no block."""
-    t = Raw()
     stack = t.line(1)
     *addresses, missing = of_one_slot(n + 1)
     for address in addresses:
@@ -464,70 +442,62 @@ def one_slot(n: int) -> Raw:
         t.tick(craft.MODULE, address, stack)
     for _ in range(20 * n):
         t.free(missing)
-    return t
 
 
-def quiet_devices(n: int) -> Raw:
+@bomb
+def quiet_devices(t: Raw, n: int) -> None:
     """n steps on as many devices as there may be, of three bytes each."""
-    t = Raw()
     stack = t.line(1)
     for i in range(256):
         t.alloc(0x1000 + 64 * i, 64, stack, device=i % 2, index=i // 2 % 128)
     for _ in range(n):
         t.tick(craft.STEP, 1, stack)
-    return t
 
 
-def devices_in_turn(n: int) -> Raw:
+@bomb
+def devices_in_turn(t: Raw, n: int) -> None:
     """n steps, each with a block on another device."""
-    t = Raw()
     stack = t.line(1)
     for i in range(n):
         t.alloc(0x1000 + 64 * i, 64, stack, device=i % 2, index=i // 2 % 128)
         t.tick(craft.STEP, 1, stack)
-    return t
 
 
-def escapes(n: int) -> Raw:
+@bomb
+def escapes(t: Raw, n: int) -> None:
     """A chain of calls whose names grow sixfold where they are escaped."""
-    t = Raw()
     _one_code(t, "/x/" + "\x01" * 1000, "\x01" * 1000)
     chain(t, n)
     for i in range(n):
         t.alloc(0x1000 + 64 * i, 64, i + 2)
-    return t
 
 
-def shapes(n: int) -> Raw:
+@bomb
+def shapes(t: Raw, n: int) -> None:
     """Tensors of as many dimensions as a text has room for."""
-    t = Raw()
     stack, text = t.line(1), t.name("w\tfloat32 " + " ".join(["1"] * 2000))
     t.mark(WALK)
     for i in range(n):
         t.alloc(0x1000 + 64 * i, 64, stack)
         t.add(event_kinds.LABEL, 0x1000 + 64 * i, 7, text, flags=2)
-    return t
 
 
-def users(n: int) -> Raw:
+@bomb
+def users(t: Raw, n: int) -> None:
     """Files in homes: of few users, for more are refused, and all of one name."""
-    t = Raw()
     for i in range(n):
         t.alloc(0x1000 + 64 * i, 64, t.line(i + 1, f"/home/u{i % 200}/{i // 200}/../x.py"))
-    return t
 
 
-def host_reads(n: int) -> Raw:
-    t = Raw()
-    cuda = {"device": craft.CUDA, "index": 0}
+@bomb
+def host_reads(t: Raw, n: int) -> None:
     for i in range(n):
-        t.add(event_kinds.HOST_READ, 0x1000 + i, 8, t.line(i + 1), **cuda)
-    return t
+        t.add(event_kinds.HOST_READ, 0x1000 + i, 8, t.line(i + 1), **CUDA)
 
 
-def compacted(n: int) -> Raw:
+@bomb
+def compacted(t: Raw, n: int) -> None:
     """Sums of a compaction, each of more than a trace could list."""
-    t = Raw()
     stack = t.line(1)
     for i in range(n):
         t.add(event_kinds.COMPACTED_BLOCKS, 1 << 30, 1 << 40, flags=i % 4)
@@ -535,41 +505,27 @@ def compacted(n: int) -> Raw:
         t.add(event_kinds.COMPACTED_DRIVER, 1 + i % 5, 1 << 40)
         t.tick(craft.OPTIMIZER, 0x88, stack)
         t.add(event_kinds.LOST, 0, 1 << 40)
-    return t
 
 
-def compacted_deep(n: int) -> Raw:
+@bomb
+def compacted_deep(t: Raw, n: int) -> None:
     """A trace past its bound: n survivors at the links of a deep chain, and every kind of sum behind each step, as high
     as a reader takes it: of blocks, nodes, driver calls, launches, kernels of n names, a device's totals."""
-    t = Raw()
-    cuda = {"device": craft.CUDA, "index": 0}
     _one_code(t)
     chain(t, n)
     most = (1 << 61) // (4 * n)  # what is higher is damage
     for i in range(n):
         t.alloc(0x1000 + 64 * i, 1 << 40, i + 2)
-        t.alloc(0x7F0000000000 + 1024 * i, 512, i + 2, **cuda)
+        t.alloc(0x7F0000000000 + 1024 * i, 512, i + 2, **CUDA)
         t.node(i, i + 2)
         for flags in range(4):
             t.add(event_kinds.COMPACTED_BLOCKS, most, most, flags=flags, thread=i * 7919)
         t.add(event_kinds.COMPACTED, 2**64 - 1, 2**63 - 1, 2**32 - 1)
-        t.add(event_kinds.COMPACTED_DRIVER, 2**64 - 1, 2**63 - 1, i + 2, flags=i % 256, **cuda)
-        t.add(event_kinds.LAUNCH, i, 2**63 - 1, i + 2, flags=0x80, **cuda)
+        t.add(event_kinds.COMPACTED_DRIVER, 2**64 - 1, 2**63 - 1, i + 2, flags=i % 256, **CUDA)
+        t.add(event_kinds.LAUNCH, i, 2**63 - 1, i + 2, flags=0x80, **CUDA)
         t.add(event_kinds.WORK, 2**64 - 1, 2**63 - 1, t.name(f"k{i}"), flags=0x80, thread=9)
-        t.add(event_kinds.DEVICE, 1 + i % 8, 2**63 - 1 - i, flags=0x80, thread=9, **cuda)
+        t.add(event_kinds.DEVICE, 1 + i % 8, 2**63 - 1 - i, flags=0x80, thread=9, **CUDA)
         t.tick(craft.OPTIMIZER, 0x88, i + 2)
-    return t
-
-
-CRAFTED: dict[str, Callable[[int], Raw]] = {
-    one.__name__: one
-    for one in (
-        deep, deep_each, deep_steps, deep_nodes, torch_chain, wide, modules, long_table, long_names, threads, devices,
-        clocks, steps, windows, leaks, node_leaks, holders, labels, ooms, segments, overlapping, contexts, handles,
-        records, kernels, pools, never_ends, same_address, times, collisions, host_reads, compacted, compacted_deep,
-        one_slot, quiet_devices, devices_in_turn, escapes, shapes, users,
-    )
-}  # fmt: skip
 
 
 def write(folder: Path, kind: str, n: int, *, per_batch: int = 1000, end: str | None = "") -> Path:

@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import clean_environment
-from tests.tools.cli.conftest import call, forked, forks
-
-__all__ = ["call", "forked", "forks"]
 
 # Past its bound, so that it is compacted and there is a side file; leaks, so that there is a holder; killed, so that
 # the end is in a ring.

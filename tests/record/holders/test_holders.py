@@ -353,7 +353,7 @@ PROGRAMS = {
     "p29": "problems in module p29 → list[",
     "p36": "optimizers in module p36 → dict[",
     "p38": "deferred.calls (Deferred) in module p38 → list[",
-    "p60": "found in module p60 → dict[...]",
+    "p60": "found in module p60 → dict[48 keys]",
     "p56": "SelfAttention.maps (class) → list[",
     "p73": "_adjacency in module p73 → dict[...] → tuple[",
     "p74": "logger.scalars (Logger) in module p74 → defaultdict['",

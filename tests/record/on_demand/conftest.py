@@ -14,9 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import clean_environment
-from tests.forkserver.fixtures import forked, forks
-
-__all__ = ["forked", "forks"]
 
 PATIENCE = 120.0  # seconds, on a machine that does much else
 

@@ -1,15 +1,12 @@
 """What real programs' blocks are for, of those alive at the end: arithmetic on the shapes of each program."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import clean_environment
-from tests.forkserver import Forks, recorded
+from tests.conftest import Result
 
 pytestmark = pytest.mark.torch
 
@@ -191,31 +188,19 @@ OF_DATA = BY_HAND.replace(
 )
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    servers = Forks(sys.executable, clean_environment())
-    yield servers
-    servers.close()
-
-
 @pytest.fixture
-def bytes_by_category(forks: Forks, tmp_path: Path) -> Categorised:
+def bytes_by_category(forked: Callable[..., Result], call: Callable[..., Result], tmp_path: Path) -> Categorised:
     """Of what is alive at the end of a program, as `cuptimem run` records it."""
 
-    def call(program: str) -> dict[str, int]:
-        script = tmp_path / "program.py"
-        script.write_text(START + program)
-        environment = clean_environment() | recorded("a.cmem")
-        done = forks.of(script.read_text()).run(script, environment=environment, cwd=tmp_path)
+    def of(program: str) -> dict[str, int]:
+        (tmp_path / "program.py").write_text(START + program)
+        done = forked("-m", "cuptimem", "run", "-o", "a.cmem", "program.py")
         assert done.code == 0, done.err
-        words = ["-m", "cuptimem", "table", "--by", "category", "--what", "end", "--json", "a.cmem"]
-        said = subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, env=clean_environment(), check=True, capture_output=True
-        )
-        found = {row["category"]: row["bytes"] for row in json.loads(said.stdout)["rows"]}
+        said = call("table", "--by", "category", "--what", "end", "--json", "a.cmem")
+        found = {row["category"]: row["bytes"] for row in json.loads(said.out)["rows"]}
         return {name: found.get(name, 0) for name in ("optimizer state", "kept", "loaded", "parameter", "unknown")}
 
-    return call
+    return of
 
 
 @pytest.mark.parametrize(

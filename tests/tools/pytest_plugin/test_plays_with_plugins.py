@@ -63,7 +63,7 @@ def test_xdist_workers_are_compared_with_a_baseline(memory_suite: MemorySuite) -
 def test_xdist_with_markers_alone(memory_suite: MemorySuite) -> None:
     """The controller, which collects nothing, learns of the limits from the workers' reports."""
     memory_suite.write(LIMITED)
-    ended = memory_suite.run("-n", "2", command=("-m", "pytest", "-p", "no:cacheprovider", "--color=no"))
+    ended = memory_suite.run("-n", "1", command=("-m", "pytest", "-p", "no:cacheprovider", "--color=no"))
     assert ended.code == 1 and ended.counts == {"passed": 7, "over memory limit": 2, "over leak limit": 1}, ended.out
     assert "1002 B tensors at most on cpu, the limit is 1000 B: 2 B too much" in ended.out
     assert "\nLEAK test_it.py::test_leaks[11] - 11 B left behind on cpu" in ended.out  # in the short summary

@@ -1,3 +1,0 @@
-from tests.forkserver.fixtures import forked, forks
-
-__all__ = ["forked", "forks"]
