@@ -48,6 +48,13 @@ class Loop(Trace):
             self.alloc(address, size, stack)
         self.tick(OPTIMIZER, 0x5000, self.line(100))
 
+    def iterate(self, address: int, size: int, *gradients: tuple[int, int], updates: bool = True) -> None:
+        """Forward, backward, which frees what forward has saved, and the update."""
+        self.backward(*gradients, sequence=self.forward(address, size), saved=address)
+        self.passed()
+        if updates:
+            self.update()
+
     def walk(self, *labels: tuple[int, int, int, str]) -> None:
         """kind, address, owner, text of each."""
         self.mark(10)  # CM_MARK_WALK
@@ -145,9 +152,7 @@ def test_labels_hold_from_birth_on(analyze: Analyze) -> None:
     init = t.stack((TORCH + "nn/modules/linear.py", "__init__", 109), TRAIN)
     t.alloc(0x100, 100, init)
     t.alloc(0x200, 50, init)
-    kept = t.forward(0x300, 1)
-    t.backward((0x400, 100), sequence=kept, saved=0x300)
-    t.passed()
+    t.iterate(0x300, 1, (0x400, 100), updates=False)
     t.update((0x500, 100))
     t.walk(
         (MODULE, 0x77, 0, "net.0"),
@@ -183,9 +188,7 @@ def test_gradients_of_passes_without_a_walk(analyze: Analyze) -> None:
     """The walk names one pass; later ones with the same sizes have its names, others none."""
     t = Loop()
     for step, sizes in enumerate([(8, 4), (8, 4), (8, 5)]):
-        kept = t.forward(0x100, 1)
-        t.backward((0x200, sizes[0]), (0x300, sizes[1]), sequence=kept, saved=0x100)
-        t.passed()
+        t.iterate(0x100, 1, (0x200, sizes[0]), (0x300, sizes[1]), updates=False)
         if step == 0:
             t.walk((GRADIENT, 0x300, 0, "b"), (GRADIENT, 0x200, 0, "a"))
         t.alloc(0x900, 1000 * (step + 1), t.line(7))  # a peak in each step
@@ -219,10 +222,7 @@ def test_a_list_that_grows_in_the_loop_is_kept_and_data_made_before_is_input(ana
     t.alloc(0x60, 16, t.line(1))
     for step in range(5):
         t.alloc(0x1000 + 64 * step, 8, t.line(2))  # appended to a list
-        kept = t.forward(0x100, 1)
-        t.backward(sequence=kept, saved=0x100)
-        t.passed()
-        t.update()
+        t.iterate(0x100, 1)
         t.walk((PARAMETER, 0x60, 0, "w"))
     assert allocated(analyze, t) == {"input": 512, "parameter": 16, "activation": 5, "kept": 5 * 8}
 
@@ -376,10 +376,7 @@ def test_a_copy_of_the_parameters_is_kept(analyze: Analyze) -> None:
         t.alloc(0x100 + 256 * number, size, t.line(1))
     for step in range(6):
         t.alloc(0x1000, 7, t.line(5))  # the batch
-        saved = t.forward(0x900, 1)
-        t.backward(sequence=saved, saved=0x900)
-        t.passed()
-        t.update()
+        t.iterate(0x900, 1)
         t.free(0x1000)
         for number, size in enumerate((100, 20)):
             t.alloc(0x2000 + 256 * (2 * (step % 2) + number), size, t.line(9))
@@ -398,10 +395,7 @@ def test_a_batch_of_two_sizes_of_parameters_is_no_copy(analyze: Analyze) -> None
             t.alloc(0x2000 + 256 * (2 * (step % 2) + number), size, t.line(9))
             if step:
                 t.free(0x2000 + 256 * (2 * (1 - step % 2) + number))
-        saved = t.forward(0x900, 1)
-        t.backward(sequence=saved, saved=0x900)
-        t.passed()
-        t.update()
+        t.iterate(0x900, 1)
         t.walk((PARAMETER, 0x100, 0, "w"), (PARAMETER, 0x200, 0, "b"), (PARAMETER, 0x300, 0, "c"))
     assert allocated(analyze, t) == {"parameter": 123, "input": 6 * 120, "activation": 6}
 
@@ -487,10 +481,7 @@ def test_what_an_iteration_makes_for_the_next_is_kept(analyze: Analyze, line: in
     t = Loop()
     t.alloc(0x100, 8, t.line(1))
     for step in range(5):
-        saved = t.forward(0x900, 1)
-        t.backward(sequence=saved, saved=0x900)
-        t.passed()
-        t.update()
+        t.iterate(0x900, 1)
         t.alloc(0x101 + step, 8, t.line(line))
         t.free(0x100 + step)
     assert allocated(analyze, t) == {"input": 8 + 40 * (category == "input"), "activation": 5} | (
@@ -582,10 +573,7 @@ def test_a_workspace_that_a_library_was_given(analyze: Analyze) -> None:
     t.alloc(0x1000, 4096, t.call(0x77), device=CUDA, index=0)
     t.add(32, 0x1000, flags=WORKSPACE, device=CUDA)
     for _ in range(5):
-        saved = t.forward(0x100, 1)
-        t.backward(sequence=saved, saved=0x100)
-        t.passed()
-        t.update()
+        t.iterate(0x100, 1)
     device = next(one for one in analyze(t)["devices"] if one["device"] == "cuda:0")
     (row,) = device["contributors"]
     assert (row[0], row[2], row[4], row[6], row[7]) == (4096, 0, "other", "workspace", None)
@@ -672,9 +660,7 @@ def test_a_window_cut_out_has_names_and_labels(analyze: Analyze, tmp_path: Any, 
     t.alloc(0x100, 100, t.stack((TORCH + "nn/modules/linear.py", "__init__", 109), TRAIN))
     t.walk((MODULE, 0x77, 0, "net"), (PARAMETER, 0x100, 0x77, "net.weight\tfloat32 25"))
     t.mark(WINDOW_OPEN, 1)
-    kept = t.forward(0x200, 8)
-    t.backward(sequence=kept, saved=0x200)
-    t.passed()
+    t.iterate(0x200, 8, updates=False)
     t.mark(WINDOW_CLOSE, 1)
     path = tmp_path / "whole.cmem"
     t.write(path)
