@@ -2,79 +2,19 @@
 
 from array import array
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from craft import CUDA, GRAIN, SEEDED, STEP, Trace
+from craft import CUDA, GRAIN, Trace
 from hand_made import Analyze, training
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from plain_heap import LAST, OPERATION, SEEDS, Heap, Operation, play
 
 import cuptimem
 from cuptimem.report.chart import PHASES, Chart, Span
-from tests.event_kinds import ALLOC, FREE, RESERVED, SEED, TICK
-
-STACKS = 5
-END = (1 << 64) - 1
-ADDRESSES = st.integers(1, 10).map(lambda n: n * 64)
-DEVICES = st.sampled_from([(0, -1), (0, -1), (CUDA, 0)])
-AFTER = st.sampled_from([GRAIN, GRAIN, 5 * GRAIN, 40 * GRAIN])
-OPERATION = st.one_of(
-    st.tuples(st.just(ALLOC), ADDRESSES, st.integers(1, 999), st.integers(0, STACKS - 1), DEVICES, AFTER),
-    st.tuples(st.just(ALLOC), ADDRESSES, st.integers(1, 999), st.integers(0, STACKS - 1), DEVICES, AFTER),
-    st.tuples(st.just(FREE), ADDRESSES, st.just(0), st.just(0), DEVICES, AFTER),
-    st.tuples(st.just(TICK), st.just(1), st.just(STEP), st.just(0), st.just((0, -1)), AFTER),
-)
-SEEDS = st.dictionaries(ADDRESSES, st.integers(1, 999), max_size=3)
-
-
-@dataclass
-class Block:
-    address: int
-    size: int
-    stack: int | None  # None: there before
-    begin: int
-    end: int = -1
-
-
-@dataclass
-class Account:
-    """One device: every change (time, block, bytes), and every block that ever was."""
-
-    live: dict[int, Block] = field(default_factory=dict)
-    blocks: list[Block] = field(default_factory=list)
-    changes: list[tuple[int, Block, int]] = field(default_factory=list)
-
-    def born(self, time: int, address: int, size: int, stack: int | None) -> None:
-        self.died(time, address)
-        block = Block(address, size, stack, -1 if stack is None else time)
-        self.live[address] = block
-        self.blocks.append(block)
-        self.changes.append((-1 if stack is None else time, block, size))
-
-    def died(self, time: int, address: int) -> None:
-        block = self.live.pop(address, None)
-        if block is not None:
-            block.end = time
-            self.changes.append((time, block, -block.size))
-
-    def highest(self, begin: int, end: int) -> tuple[int, int, int, Counter[int | None], Counter[int | None]]:
-        """Of times begin to end - 1: lowest and highest live bytes, when, by stack then and at the end."""
-        shares: Counter[int | None] = Counter()
-        for time, block, size in self.changes:
-            if time < begin:
-                shares[block.stack] += size
-        low = high = sum(shares.values())
-        when, at_high = begin, Counter(shares)
-        for time, block, size in self.changes:
-            if begin <= time < end:
-                shares[block.stack] += size
-                low = min(low, sum(shares.values()))
-                if sum(shares.values()) > high:
-                    high, when, at_high = sum(shares.values()), time, Counter(shares)
-        return low, high, when, +at_high, +shares
+from tests.event_kinds import RESERVED
 
 
 def columns(data: dict[str, Any]) -> dict[str, Any]:
@@ -122,25 +62,14 @@ def values(chart: dict[str, Any], which: str) -> list[Counter[int | None]]:
 )
 def test_against_a_plain_account(
     analyze: Analyze,
-    operations: list[tuple[int, int, int, int, tuple[int, int], int]],
+    operations: list[Operation],
     seeds: dict[int, int],
     asked: list[tuple[int, int, int, int]],
 ) -> None:
     trace = Trace()
-    accounts = {"cpu": Account(), "cuda:0": Account()}
-    for address, size in seeds.items():
-        trace.add(SEED, address, size)
-        accounts["cpu"].born(-1, address, size, None)
-    trace.mark(SEEDED)
-    for kind, address, size, line, (device_type, index), after in operations:
-        trace.add(kind, address, size, trace.line(line), device=device_type, index=index, after=after)
-        account = accounts["cpu" if device_type == 0 else "cuda:0"]
-        if kind == ALLOC:
-            account.born(trace.elapsed, address, size, trace.line(line))
-        elif kind == FREE:
-            account.died(trace.elapsed, address)
+    accounts = play(trace, operations, seeds)
     end = trace.elapsed
-    spans = [(0, END, 16, 1 << 20, 1 << 20)]
+    spans = [(0, LAST, 16, 1 << 20, 1 << 20)]
     spans += [
         (min(a, b) * GRAIN // 8, max(a, b) * GRAIN // 8, intervals, 1 << 20, blocks)
         for a, b, intervals, blocks in asked
@@ -155,7 +84,7 @@ def test_against_a_plain_account(
     assert alone == [chart for chart in of_all if chart["device"] == "cuda:0"]
 
 
-def check(chart: dict[str, Any], account: Account, span: tuple[int, int, int, int, int], end: int) -> None:
+def check(chart: dict[str, Any], account: Heap, span: tuple[int, int, int, int, int], end: int) -> None:
     asked_begin, asked_end, most, _, blocks = span
     last = min(asked_end, end)
     first = min(asked_begin, last)
@@ -171,14 +100,14 @@ def check(chart: dict[str, Any], account: Account, span: tuple[int, int, int, in
         assert (intervals["low"][i], intervals["high"][i], intervals["high_ns"][i]) == (low, high, when)
         assert at_high[i] == shares
         assert at_end[i] == ends
-        changes = [size for time, _, size in account.changes if begin <= time < until]
+        changes = account.within(begin, until)
         assert intervals["allocated"][i] == sum(size for size in changes if size > 0)
         assert intervals["freed"][i] == -sum(size for size in changes if size < 0)
     assert chart["hidden"] == 0
     check_blocks(chart, account, first, last, blocks)
 
 
-def check_blocks(chart: dict[str, Any], account: Account, first: int, last: int, limit: int) -> None:
+def check_blocks(chart: dict[str, Any], account: Heap, first: int, last: int, limit: int) -> None:
     seen = [b for b in account.blocks if limit and b.begin <= last and (b.end == -1 or b.end >= first)]
     kept = [b for b in seen if b.end == -1 and b.stack is not None]
     least, least_kept = chart["least_block"], chart["least_survivor"]
@@ -203,7 +132,7 @@ def test_what_is_hidden_is_the_smallest_and_comes_back_when_it_grows(analyze: An
     for i in range(400):
         trace.alloc(0x100000 + i, 1000, trace.line(0))
         grown += 1000
-    report = analyze(trace, charts=[(0, END, 50, 40, 0)])
+    report = analyze(trace, charts=[(0, LAST, 50, 40, 0)])
     (chart,) = report["charts"]
     rows, intervals = columns(chart["entries"]), columns(chart["intervals"])
     assert len(rows["contributor"]) <= 40
@@ -223,7 +152,7 @@ def test_ten_thousand_lines_keep_to_the_bound(analyze: Analyze) -> None:
     trace = Trace()
     for line in range(10_000):
         trace.alloc(0x1000 + 16 * line, 16, trace.line(line + 1))
-    (chart,) = analyze(trace, charts=[(0, END, 1024, 500, 100)])["charts"]
+    (chart,) = analyze(trace, charts=[(0, LAST, 1024, 500, 100)])["charts"]
     rows = columns(chart["entries"])
     assert len(rows["contributor"]) <= 500
     assert len(columns(chart["blocks"])["address"]) == 100  # the same are the largest and the survivors
@@ -237,7 +166,7 @@ def test_of_equal_blocks_a_sample_is_spread_over_time(analyze: Analyze) -> None:
     for i in range(1000):
         trace.alloc(0x1000 + 16 * i, 16, trace.line(1))
         trace.free(0x1000 + 16 * i)
-    (chart,) = analyze(trace, charts=[(0, END, 100, 100, 50)])["charts"]
+    (chart,) = analyze(trace, charts=[(0, LAST, 100, 100, 50)])["charts"]
     addresses = columns(chart["blocks"])["address"]
     assert len(addresses) == 50 and chart["least_block"] == 17
     tenths = [sum((address - 0x1000) // 1600 == tenth for address in addresses) for tenth in range(10)]
@@ -249,7 +178,7 @@ def test_reserved_bytes_and_phases(analyze: Analyze) -> None:
     training(trace, 10)
     trace.add(RESERVED, 100, 5000, device=CUDA, index=0)
     trace.alloc(0x9000, 10, trace.line(1), device=CUDA, index=0)
-    report = analyze(trace, charts=[(0, END, 8, 100, 100)])
+    report = analyze(trace, charts=[(0, LAST, 8, 100, 100)])
     cpu, cuda = report["charts"]
     assert (cpu["device"], cuda["device"]) == ("cpu", "cuda:0")
     assert set(columns(cpu["intervals"])["reserved"]) == {-1}
@@ -279,7 +208,7 @@ def test_spans_out_of_range_are_refused(analyze: Analyze, spans: list[tuple[int,
         analyze(trace, charts=spans)
 
 
-@pytest.mark.parametrize("span", [(-1, END, 1, 1, 1), (0, END + 1, 1, 1, 1), (0, END, (1 << 64) + 1, 1, 1)])
+@pytest.mark.parametrize("span", [(-1, LAST, 1, 1, 1), (0, LAST + 1, 1, 1, 1), (0, LAST, (1 << 64) + 1, 1, 1)])
 def test_numbers_that_do_not_fit_are_refused(analyze: Analyze, span: tuple[int, ...]) -> None:
     trace = Trace()
     trace.alloc(64, 10)
