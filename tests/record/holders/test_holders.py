@@ -370,8 +370,11 @@ def run(name: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> cuptimem.
     made.__file__ = str(program)
     monkeypatch.setitem(sys.modules, name, made)
     monkeypatch.setattr(sys, "argv", [str(program), said[1] if said else "36"])
-    with cuptimem.profile(**options) as prof:
-        exec(compile(program.read_text(), str(program), "exec"), vars(made))
+    try:
+        with cuptimem.profile(**options) as prof:
+            exec(compile(program.read_text(), str(program), "exec"), vars(made))
+    finally:
+        vars(made).clear()  # a graph that refers to itself would keep its model for the tests behind this one
     return prof.report
 
 
