@@ -25,8 +25,6 @@ HERE = Path(__file__).resolve().parent
 # The first optimizer of a program imports this, which takes a second. Where it is imported already, a recording has
 # more objects to walk, which takes a quarter of that: for programs that make one.
 OPTIMIZERS = ("torch._dynamo",)
-# What a recording imports, a tenth of what it takes; `import cuptimem` alone imports nothing of it.
-RECORDING = ("cuptimem.record.recorder", "cuptimem.record.holders", "cuptimem.record.checkpoints")
 # What a Python, the loader or PyTorch may look at before the program begins.
 TORCHS = ("PYTORCH_", "TORCH_")
 EARLY = ("LD_", "PYTHON", "OMP_", "MKL_", *TORCHS)
@@ -175,7 +173,6 @@ class Forks:
     def __init__(
         self, python: str, environment: Mapping[str, str], imports: Iterable[str] = (), name: str = "program.py"
     ) -> None:
-        imports = (*imports, *RECORDING)
         self._servers = [ForkServer(python, environment, (*imports, *more), name) for more in ((), OPTIMIZERS)]
 
     def of(self, text: str) -> ForkServer:
