@@ -366,6 +366,7 @@ inference_with_a_loader: 15(e w3) e => evaluation 15
 inference_two_epochs: 15(e w3) e w 15(e201 w3) e201 => evaluation 30
 zipped_loaders: 10(e e201 w3) e => evaluation 10
 module_calls: 9(m@60 w5) => evaluation 9
+the_last_call_is_of_its_own_line: 12(m@60 w3) m@80 => evaluation 12, evaluation 2 1; 12 evaluation 2
 hand_written_optimizer: 10(d g w) d => training 10
 training_then_module_calls: 10(g o) 20(m@60 w5) => training 10, evaluation 20; 10 evaluation
 a_short_evaluation_is_the_same_at_the_end: 3(10(d100+ g o) d100+ 5(e200+ w0.5) e200+) w5000
