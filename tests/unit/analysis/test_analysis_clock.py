@@ -10,6 +10,16 @@ import pytest
 from craft import BACKWARD, DATA, MODULE, OPTIMIZER, ROOT, STEP
 
 MS = 1_000_000
+BATCH, AFTER, TEST_BATCH, SUM, REST = range(1000, 1005)  # stacks of blocks
+NAMED = {
+    "SETUP": 1005,
+    "FORWARD": 1006,
+    "BATCH": BATCH,
+    "AFTER": AFTER,
+    "TEST_BATCH": TEST_BATCH,
+    "SUM": SUM,
+    "REST": REST,
+}
 NAMES = ("step_clock", "step_clock_groups", "step_clock_leads", "step_clock_silence")
 
 
@@ -93,6 +103,7 @@ class Program:
         self.library = library
         self.clock = ctypes.c_void_p(library.cm_clock_new())
         self.position = self.time = self.backwards = 0
+        self.blocks: dict[str, list[int]] = {}  # positions of those that play() allocates
         self.ends: list[int] = []  # positions behind ticks that end a step in the reader of the test's eyes
 
     def close(self) -> None:
@@ -174,8 +185,9 @@ class Program:
 
         d: a batch of the loader of training, e: of evaluation. f, b, g: forward, backward, both. c: backward inside of
         a closure. o: the optimizer. m: a call of a module. s: prof.step(). new, renew: an object, at its address.
-        w, f, c: so many ms. 3(...): three times; + behind an object adds which of the times it is, of the outermost
-        one. Flags: - without gradient, ! in evaluation mode, ? in a sanity check."""
+        n: a graph node. w, f, c: so many ms. BATCH and so on: a block of that stack. 3(...): three times; + behind an
+        object adds which of the times it is, of the outermost one. Flags: - without gradient, ! in evaluation mode,
+        ? in a sanity check."""
         self._play(iter(re.findall(r"\d*\(|\)|[^\s()]+", text)), 0)
         return self
 
@@ -191,6 +203,9 @@ class Program:
                 self._say(word, at)
 
     def _say(self, word: str, at: int) -> None:
+        if word in NAMED:
+            self.blocks.setdefault(word, []).append(self.block(NAMED[word]))
+            return
         found = re.fullmatch(r"([a-z]+)([\d.]*)(\+?)(?:@(\d+))?([-!?]*)", word)
         assert found is not None, word
         what, number, plus, line, marks = found.groups()
@@ -211,6 +226,8 @@ class Program:
                 self.backward(1, inside=True)
             case "g":
                 self.gradients()
+            case "n":
+                self.node()
             case "w":
                 self.wait(float(number or 1))
             case "new" | "renew":
@@ -547,15 +564,7 @@ def test_iterations_end_with_the_line_that_ticks_once(program: Program) -> None:
 
 
 def test_steps_end_behind_the_last_tick_that_belongs_to_them(program: Program) -> None:
-    ends = []
-    for _ in range(5):
-        program.data()
-        program.forward()
-        program.backward()
-        program.opt(1)
-        ends.append(program.opt(2) + 1)
-        program.wait(1)
-    assert program.result().ends == ends
+    assert program.play("5(d f b o o2 w)").result().ends == program.ends[1::2]
 
 
 def test_plain_steps_end_at_their_ticks(program: Program) -> None:
@@ -589,50 +598,23 @@ def test_evaluation_at_the_end_ends_where_its_loader_was_empty(program: Program)
 
 
 def test_setup_is_no_part_of_the_first_step(program: Program) -> None:
-    program.new(500)
-    program.new(1)
-    program.wait(100)
-    first = program.data()
-    program.forward()
-    program.backward()
-    program.opt()
-    assert program.result().begin == first
+    first = program.play("new500 new1 w100").position
+    assert program.play("d f b o").result().begin == first
 
 
 def test_without_a_loader_the_first_node_begins(program: Program) -> None:
-    program.new(1)
-    program.wait(100)
-    program.wait(4)
-    first = program.node()
-    program.backward()
-    program.opt()
-    assert program.result().begin == first
+    first = program.play("new1 w104").position
+    assert program.play("n b o").result().begin == first
 
 
-SETUP, BATCH, FORWARD, AFTER, TEST_BATCH, SUM, REST = range(1000, 1007)
-
-
-def learn(program: Program, steps: int) -> tuple[list[int], list[int]]:
-    """Batches made on the fly: where they are made, and where steps end."""
-    made = []
-    for _ in range(steps):
-        made.append(program.block(BATCH))
-        program.tick(MODULE, 400, 49, no_grad=True)  # a frozen part
-        program.block(FORWARD)
-        program.tick(MODULE, 300, 50)
-        program.node()
-        program.backward()
-        program.opt()
-        program.block(AFTER)
-    return made, program.ends[-steps:]
+# Batches made on the fly, and a frozen part.
+LEARNS = "BATCH m400@49- FORWARD m@50 n b o AFTER"
 
 
 def test_the_batch_of_the_first_step_belongs_to_it(program: Program) -> None:
-    program.new(1)
-    program.block(SETUP)
-    made, ends = learn(program, 5)
-    result = program.result()
-    assert (result.begin, result.ends) == (made[0], [end + 1 for end in ends])  # with what trails the update
+    result = program.play(f"new1 SETUP 5({LEARNS})").result()
+    assert result.begin == program.blocks["BATCH"][0]
+    assert result.ends == [end + 1 for end in program.ends]  # with what trails the update
 
 
 def test_another_thread_leads_to_nothing(program: Program) -> None:
@@ -648,54 +630,23 @@ def test_another_thread_leads_to_nothing(program: Program) -> None:
 
 
 def test_without_modules_the_first_forward_begins(program: Program) -> None:
-    program.new(1)
-    program.block(SETUP)
-    made = []
-    for _ in range(5):
-        made.append(program.block(BATCH))
-        program.block(FORWARD)
-        program.node()
-        program.backward()
-        program.opt()
-        program.block(AFTER)
-    assert program.result().begin == made[0]
+    result = program.play("new1 SETUP 5(BATCH FORWARD n b o AFTER)").result()
+    assert result.begin == program.blocks["BATCH"][0]
 
 
 def test_evaluation_has_its_own_batches(program: Program) -> None:
-    program.block(SETUP)
-    learn(program, 6)
-    made = []
-    for _ in range(4):
-        made.append(program.block(TEST_BATCH))
-        program.tick(MODULE, 300, 60, no_grad=True)
-        program.block(SUM)
-    program.block(REST)  # of all results
-    again, _ = learn(program, 6)
-    result = program.result()
+    result = program.play(
+        f"SETUP 6({LEARNS}) 4(TEST_BATCH m@60- SUM) REST 6({LEARNS})"
+    ).result()  # REST: of all results
     assert result.loops == {"training": 12, "evaluation": 4}
-    assert result.ends[6:10] == [*made[1:], again[0]]
+    assert result.ends[6:10] == [*program.blocks["TEST_BATCH"][1:], program.blocks["BATCH"][6]]
 
 
 def test_what_ends_an_iteration_belongs_to_it(program: Program) -> None:
     """Not to evaluation, which begins with what leads to its first batch."""
-    begins = []
-    for _ in range(2):
-        for _ in range(6):
-            program.block(BATCH)
-            program.tick(MODULE, 300, 50)
-            program.backward()
-            program.opt()
-            program.block(AFTER)
-            program.tick(MODULE, 310, 52, no_grad=True)
-            program.block(SUM)
-        begins.append(program.block(TEST_BATCH))
-        program.tick(MODULE, 300, 60, no_grad=True)
-        for _ in range(2):
-            program.block(TEST_BATCH)
-            program.tick(MODULE, 300, 60, no_grad=True)
-    result = program.result()
+    result = program.play("2(6(BATCH m@50 b o AFTER m310@52- SUM) 3(TEST_BATCH m@60-))").result()
     assert result.loops == {"training": 12, "evaluation": 6}
-    assert [result.ends[5], result.ends[14]] == begins
+    assert [result.ends[5], result.ends[14]] == program.blocks["TEST_BATCH"][::3]
 
 
 @pytest.mark.parametrize("batch", [BATCH, None], ids=["batches", "no batches"])
@@ -745,13 +696,7 @@ def test_what_trails_an_update_is_known_without_an_evaluation(program: Program, 
 @pytest.mark.parametrize("closed", [False, True], ids=["the program ends", "the recording is stopped"])
 def test_the_last_step_ends_right_behind_what_trails_it(program: Program, closed: bool) -> None:
     """The function that trains returns, and what it has kept is freed: that is no part of the step."""
-    for _ in range(12):
-        program.block(BATCH)
-        program.tick(MODULE, 300, 50)
-        program.backward()
-        program.opt()
-        program.block(AFTER)
-    end = program.position
+    end = program.play("12(BATCH m@50 b o AFTER)").position
     program.position += 12  # it is freed
     if closed:
         program.close_recording()
@@ -760,79 +705,41 @@ def test_the_last_step_ends_right_behind_what_trails_it(program: Program, closed
 
 def test_where_the_first_call_also_follows_an_update_nothing_trails(program: Program) -> None:
     """A generator's noise is made between two updates from the first iteration on."""
-    program.new(1)
-    program.new(2)
-    for _ in range(12):
-        program.block(BATCH)
-        program.tick(MODULE, 300, 50)
-        program.backward()
-        program.opt(1, 20)
-        program.block(AFTER)
-        program.tick(MODULE, 310, 60)
-        program.backward()
-        program.opt(2, 21)
-    result = program.result()
+    result = program.play("new1 new2 12(BATCH m@50 b o AFTER m310@60 b o2@21)").result()
     assert result.ends == program.ends[1::2]
 
 
 def test_where_the_first_calls_leads_were_left_out_nothing_trails(program: Program) -> None:
-    program.block(BATCH)
-    program.library.cm_clock_compacted(program.clock)
-    for _ in range(12):
-        program.tick(MODULE, 300, 50)
-        program.backward()
-        program.opt()
-        program.block(BATCH)
-    assert program.result().ends == program.ends
+    program.play("BATCH").library.cm_clock_compacted(program.clock)
+    assert program.play("12(m@50 b o BATCH)").result().ends == program.ends
 
 
 def test_what_leads_to_a_call_trails_nothing(program: Program) -> None:
     """Training and evaluation in one loop, which makes batches at one line."""
-    made = []
-    for _ in range(4):
-        for trains in (True, True, True, False):
-            at = program.block(BATCH)
-            program.tick(MODULE, 300, 50, no_grad=not trains)
-            if trains:
-                program.backward()
-                program.opt()
-            else:
-                made.append(at)
-    result = program.result()
+    result = program.play("4(3(BATCH m@50 b o) BATCH m@50-)").result()
     of_training = [end for end, loop in zip(result.ends, result.loop_of, strict=True) if loop == "training"]
     assert of_training[2::3] == program.ends[2::3]
 
 
 def test_the_last_call_ends_where_something_new_begins(program: Program) -> None:
-    made = []
-    for _ in range(5):
-        made.append(program.block(BATCH))
-        program.tick(MODULE, 300, 60, no_grad=True)
-        program.block(SUM)
-    rest = program.block(REST)
-    program.block(REST)
-    result = program.result()
-    assert (result.begin, result.ends) == (made[0], [*made[1:], rest])
+    result = program.play("5(BATCH m@60- SUM) REST REST").result()
+    made = program.blocks["BATCH"]
+    assert (result.begin, result.ends) == (made[0], [*made[1:], program.blocks["REST"][0]])
 
 
 def test_the_end_of_the_recording_is_no_part_of_the_last_call(program: Program) -> None:
-    for _ in range(5):
-        program.tick(MODULE, 300, 60, no_grad=True)
-    program.wait()
-    at = program.close_recording()
-    program.block(REST)
-    assert program.result().ends[-1] == at
+    at = program.play("5(m@60-) w").close_recording()
+    assert program.play("REST").result().ends[-1] == at
 
 
 def test_where_blocks_were_left_out_calls_divide(program: Program) -> None:
-    learn(program, 6)
+    program.play(f"6({LEARNS})")
     calls = []
     for _ in range(4):
-        program.block(TEST_BATCH)
-        program.library.cm_clock_compacted(program.clock)
+        program.play("TEST_BATCH").library.cm_clock_compacted(program.clock)
         calls.append(program.tick(MODULE, 300, 60, no_grad=True))
-    again, _ = learn(program, 6)
-    assert program.result().ends[6:10] == [*calls[1:], again[0]]
+    result = program.play(f"6({LEARNS})").result()
+    assert result.ends[6:10] == [*calls[1:], program.blocks["BATCH"][6]]
 
 
 def test_where_nothing_was_set_up_the_recording_begins(program: Program) -> None:
