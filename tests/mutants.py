@@ -71,7 +71,7 @@ def failing(tests: list[str], seconds: int) -> list[str]:
     except subprocess.TimeoutExpired:
         return ["no end"]
     files = set(re.findall(r"^(?:FAILED|ERROR) (\S+?\.py)", done.stdout, re.M))
-    return sorted(files) or (["no report"] if done.returncode else [])
+    return sorted(files) or (["a crash"] if done.returncode else [])
 
 
 def main() -> int:
@@ -100,7 +100,6 @@ def main() -> int:
             if not build_extension(TREE):
                 invalid += 1
                 continue
-            # The cheap ones first: who finds it beside them is asked for only if they are no proof.
             found = failing(["tests/golden", *tests], options.time)
         finally:
             (TREE / file).write_text(original)
