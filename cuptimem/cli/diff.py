@@ -75,7 +75,9 @@ def _ranks(options: argparse.Namespace) -> int:
 
         writing.write_page(options, name, ranks.diff(found, failed))
     elif options.json:
-        json.show(json.ranks_diff(found, failed), json_options.bounds(options))
+        from cuptimem.output import ranks_json
+
+        json.show(ranks_json.ranks_diff(found, failed), json_options.bounds(options))
     else:
         terminal.show(rank_diff_views.full(found, failed, lines=options.top))
     return 0

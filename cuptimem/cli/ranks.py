@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 
 from cuptimem.cli import json_options, reading
-from cuptimem.output import json
+from cuptimem.output import json, ranks_json
 from cuptimem.output.pages import writing
 from cuptimem.output.text import rank_views, terminal
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
         writing.write_page(options, name, ranks_page.html(ranks))
     elif options.json:
-        json.show(json.ranks(ranks), json_options.bounds(options))
+        json.show(ranks_json.ranks(ranks), json_options.bounds(options))
     else:
         terminal.show(rank_views.full(ranks, options.top))
     return 0
