@@ -9,6 +9,7 @@ import linecache
 import os
 import stat
 import sys
+from functools import lru_cache
 from types import FrameType
 
 from cuptimem import interpreter
@@ -27,6 +28,12 @@ def is_library(file: str) -> bool:
     if not isinstance(script, str):  # gone when the script has ended
         script = interpreter.script_of(sys.orig_argv)
     return _core.is_library(file, "", os.path.abspath(script) if "\0" not in script else "")
+
+
+@lru_cache(None)
+def is_programs(file: str) -> bool:
+    """Whether its code is the program's own: no library's, and none of this package."""
+    return not file.startswith(_PACKAGE) and not is_library(file)
 
 
 def user_place(frame: FrameType | None) -> Place:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cuptimem import environ, interpreter
@@ -29,6 +29,7 @@ CPU = "cpu"
 
 _SERVER = ("-P", "-W", "ignore", "-m", "cuptimem.simulation.try_server")
 _ERRORS = "server.txt"
+_SAME = 0.01  # of the peak: what a run with readers may differ by
 _TAIL = 4096  # bytes of what the program printed
 
 
@@ -48,6 +49,7 @@ class Tried:
     ooms: int = 0  # requests that PyTorch's allocator refused, whether the program caught that or not
     beside_bytes: int = 0  # what the device had in use in the end that is not PyTorch's: its context and libraries
     timed_out: bool = False
+    unread: str = ""  # of the program as it is: why it is not known what reads its blocks
 
     @property
     def is_answer(self) -> bool:
@@ -63,6 +65,7 @@ def run(
     device: str | launch.Setup = "h100",
     timeout: float = TIMEOUT,
     trace: str = "",
+    readers: str = "",
     progress: Callable[[int, int, str], None] = lambda number, total, change: None,
 ) -> list[Tried]:
     """The program as it is, and with each of the changes; changes that go together are written A+B=VALUE.
@@ -70,8 +73,9 @@ def run(
     program: a script, "-m" or "-c"; args: what follows. tried: None for the usual ones. steps: of its optimizer, behind
     which a try ends; None: it runs to its end, as one without an optimizer does, and as all tries do where a change
     acts in evaluation. device: as Server has it. trace: the program as it is is recorded there, "" for
-    nowhere. progress is called with the number of each try, their total and the change. If the program as it is fails,
-    nothing else is tried.
+    nowhere. readers: on the simulated device it runs once more with readers, which are written there, and recorded
+    beside them (.cmem). progress is called with the number of each try, their total and the change. If the program as
+    it is fails, nothing else is tried.
 
     Raises Error where nothing can be tried at all: no such change, no torch for that device.
     """
@@ -84,11 +88,24 @@ def run(
         if not found[0].is_answer:
             return found
         server.import_what_was_used()
+        if readers and device != CPU:
+            read = server.run(words, "", steps, timeout, trace=f"{readers}.cmem", readers=readers)
+            found[0] = replace(found[0], unread=_unread(found[0], read))
         chosen = changes.usual(found[0].steps > 0) if tried is None else tried
+        if tried is None and readers and "no_grad" not in chosen:  # which a training may lack within its steps, too
+            chosen = [*chosen, "no_grad"]
         for number, change in enumerate(chosen, 1):
             progress(number, len(chosen) + 1, change)
             found.append(server.run(words, change, steps, timeout))
         return found
+
+
+def _unread(as_it_is: Tried, read: Tried) -> str:
+    """Why what read says of the blocks is not of those of the program as it is; "" if it is."""
+    if read.peak_bytes is None or as_it_is.peak_bytes is None:
+        return f"the program does not run with what asks for it: {read.error}"
+    differs = abs(read.peak_bytes - as_it_is.peak_bytes) > _SAME * as_it_is.peak_bytes
+    return "with what asks for it the program has another peak" if differs else ""
 
 
 class Server:
@@ -131,11 +148,13 @@ class Server:
         folder: str = "",
         trace: str = "",
         environment: Mapping[str, str] | None = None,
+        readers: str = "",
     ) -> Tried:
         """A program (its script, -m or -c first) with one change or combination; "" for the program as it is.
 
         folder: where it runs, the present one by default. trace: where it is recorded, "" for nowhere. environment:
-        variables that it gets besides.
+        variables that it gets besides. readers: where what reads its blocks is written (readers.py), "" for
+        nowhere.
         """
         place = os.path.join(self._folder, str(self._number))
         self._number += 1
@@ -146,6 +165,7 @@ class Server:
             "device": "cpu" if self._cpu else "cuda",
             "folder": folder or os.getcwd(),
             "trace": trace,
+            "readers": readers,
             "environment": dict(environment or {}),
             "result": f"{place}.json",
             "output": f"{place}.txt",

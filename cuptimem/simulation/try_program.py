@@ -33,6 +33,7 @@ class Run:
         self._peaks = (0, 0)  # what the program had before it reset its peaks
         self._installed: list[change.Change] = []
         self._recording: Any = None
+        self._readers: Any = None
         self._began = time.process_time()
         self._pid = os.getpid()
 
@@ -61,6 +62,11 @@ class Run:
 
     def _prepare(self) -> None:
         trace = self._request["trace"]
+        if self._request["readers"]:
+            from cuptimem.simulation.readers import Readers
+
+            self._readers = Readers()
+            self._readers.start()
         if self._request["device"] == "cuda":
             self._keep_peaks()
             if not trace:
@@ -133,6 +139,8 @@ class Run:
             if self._request["device"] == "cuda":
                 peak, reserved = self._cuda_peaks()
                 ooms, beside = _refused_and_beside()
+            if self._readers:
+                self._readers.finish(self._request["readers"])
             if self._recording:
                 self._recording.stop()
             if self._request["device"] == "cpu":

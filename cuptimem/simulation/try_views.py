@@ -36,7 +36,8 @@ def blocks(
         if chosen := [one for one in rows if changes.is_free(one.change) is is_free]:
             result += [Text(words, "strong"), _table(chosen, as_it_is, predicted, proposals), Text()]
     little = [one for one in tried if one.is_answer and one not in rows]
-    lines = (*_little(little, as_it_is), *_without(tried), *_later(as_it_is))
+    unread = [f"not known is what reads a block last: {as_it_is.unread}"] if as_it_is.unread else []
+    lines = (*_little(little, as_it_is), *_without(tried), *unread, *_later(as_it_is))
     return result + [Text(line, hang=2, prose=True) for line in lines]
 
 

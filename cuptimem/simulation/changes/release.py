@@ -1,59 +1,62 @@
-"""Names that hold a step's results until the next step has made new ones."""
+"""Variables that hold what nothing reads again."""
 
 import ctypes
 import sys
-from collections.abc import Mapping
+import threading
 from types import FrameType
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from cuptimem.simulation.changes import calls
 from cuptimem.simulation.changes.change import Change
-from cuptimem.simulation.places import is_library
+from cuptimem.simulation.last_use import forget, unread
 
 
 class Release(Change):
-    """del, behind each step, of the program's variables that hold results of its models.
+    """del of each of the program's variables behind its last use, as the bytecode of its function has it.
 
-    They go when the first model is called behind a step, so that all that reads them behind it has done so. What is in
-    lists and in objects of the program stays.
+    What is in lists that are read again, and in objects of the program, stays.
     """
 
-    why_not = "no variable of the program holds a result of a step when the next one begins"
+    why_not = "no variable of the program holds a tensor that is not read again"
 
     def install(self) -> None:
-        self._stepped = False
-        register_optimizer_step_post_hook(self._note)
-        calls.around(self._release)
+        self._main = threading.get_ident()
+        mode: Any = _BeforeEach(self)
+        mode.__enter__()
 
-    def _note(self, *_: object) -> None:
-        self._stepped = True
-
-    def _release(self, _: object, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        if not self._stepped:
-            return
-        self._stepped = False
-        given = {id(one) for one in (*arguments, *keywords.values())}
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            if not is_library(frame.f_code.co_filename):
-                self._release_in(frame, given)
-            frame = frame.f_back
-
-    def _release_in(self, frame: FrameType, given: set[int]) -> None:
-        names = frame.f_locals
-        for name, value in list(names.items()):
-            if id(value) not in given and _is_result(value):
-                names[name] = None
-                self.applied += 1
-        if sys.version_info < (3, 13) and names is not frame.f_globals:  # there f_locals is a copy
-            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+    def let_go(self) -> None:
+        found = unread(sys._current_frames().get(self._main))
+        frames: dict[FrameType, list[str]] = {}
+        while found:
+            name, _, frame, value = found.pop()
+            if _has_tensors(value):
+                frames.setdefault(frame, []).append(name)
+            del value
+        for frame, names in frames.items():
+            variables = frame.f_locals
+            variables.update(dict.fromkeys(names))
+            if sys.version_info < (3, 13) and variables is not frame.f_globals:  # there f_locals is a copy
+                ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+            forget(frame, variables)
+            self.applied += len(names)
 
 
-def _is_result(value: Any) -> bool:
+class _BeforeEach(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Operator of the program."""
+
+    def __init__(self, change: Release) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._change = change
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._change.let_go()
+        return func(*args, **(kwargs or {}))
+
+
+def _has_tensors(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
-        return value.grad_fn is not None
-    members = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else ()
-    return any(isinstance(one, torch.Tensor) and one.grad_fn is not None for one in members)
+        return True
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
+    return any(isinstance(one, torch.Tensor) for one in members)

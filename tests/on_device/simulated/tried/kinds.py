@@ -185,15 +185,19 @@ def names(hand):
 
     for step in range(4):
         x = torch.randn(1024, 256, device="cuda") + state
+        if hand == "release":
+            del state
         hidden, all_three = model(x)
         loss = all_three[2]
+        if hand == "release":
+            del x, all_three
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         state = hidden[:1].detach().clone()
         print(step, loss.item())
         if hand == "release":
-            del hidden, all_three, loss
+            del hidden, loss
 
 
 def stack(hand):

@@ -1,0 +1,275 @@
+"""Who makes, reads and holds each block of the simulated device: a dispatch mode beside a run of the program.
+
+Operators say what they read and make, hooks of autograd what it keeps and when it lets go of it, weak references when
+Python lets go of a tensor, and the bytecode of the program's functions (last_use.py) which variables are read no more.
+Moments are counted in allocations and frees of PyTorch's allocator, as positions of a recording are.
+"""
+
+import json
+import sys
+import threading
+import weakref
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from cuptimem.simulation.last_use import unread
+from cuptimem.simulation.places import is_programs
+
+_cuda: Any = torch.cuda
+
+_OURS = 2  # references to a value while they are counted: a variable's and an argument's
+_MEMBERS = 64  # of a list or dictionary that are looked at
+
+
+class Readers:
+    def __init__(self) -> None:
+        self._blocks: list[dict[str, Any]] = []
+        self._at: dict[int, int] = {}  # the newest block of an address
+        self._begins: list[int] = []  # of the operators
+        self._places: dict[tuple[tuple[str, str, int], ...], int] = {}
+        self._objects: dict[int, tuple[Any, dict[str, Any]]] = {}  # by id of a tensor
+        self._releasing: list[
+            tuple[dict[str, Any], int]
+        ] = []  # variables that were let go of, of which more may follow
+        self._main = threading.main_thread().ident
+        self._mode: Any = _Mode(self)
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
+        self._busy = False  # this module's own operators are not the program's
+
+    def start(self) -> None:
+        """Before the program's first line."""
+        self._hooks.__enter__()
+        self._mode.__enter__()
+
+    def finish(self, path: str) -> None:
+        """Behind the program's last line, or in the place of what follows a try's last step."""
+        self._busy = True
+        self._let_go()
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"begins": self._begins, "blocks": self._blocks, "places": list(self._places)}, file)
+
+    def _let_go(self) -> None:
+        """Of what variables of the script hold unread: as the next iteration would bind them again."""
+        variables = sys.modules["__main__"].__dict__
+        for reference, record in list(self._objects.values()):
+            name = record["dead"]["name"] if record["dead"] is not None else ""
+            if name in variables and variables[name] is reference():
+                del variables[name]
+
+    def begin(self, given: Any) -> tuple[int, list[int]] | None:
+        """Before an operator: the moment, and the blocks that it reads. None: it is this module's own."""
+        if self._busy:
+            return None
+        self._busy = True
+        try:
+            now = _count()
+            self._releasing.clear()
+            self._look(now)
+            self._begins.append(now)
+            return now, [self._at[one] for one in _addresses(given) if one in self._at]
+        finally:
+            self._busy = False
+
+    def end(self, function: Any, began: tuple[int, list[int]], given: Any, made: Any) -> None:
+        self._busy = True
+        try:
+            begin, read = began
+            now = _count()
+            name, number = str(function), len(self._begins) - 1
+            node = _node()
+            for index in dict.fromkeys(read):
+                self._blocks[index]["reads"].append((now, name, node, number))
+            inputs = set(_addresses(given))
+            for tensor in _tensors(made):
+                address = tensor.untyped_storage().data_ptr()
+                if address not in inputs and now > begin:
+                    self._add(tensor, address, begin, now, name, node, read, number)
+                if address in self._at:
+                    self._follow(tensor, self._at[address])
+        finally:
+            self._busy = False
+
+    def _add(
+        self, tensor: Any, address: int, begin: int, now: int, name: str, node: str, read: list[int], number: int
+    ) -> None:
+        index = self._at.get(address)
+        if index is not None and self._blocks[index]["number"] == number:  # another output of the same storage
+            return
+        self._at[address] = len(self._blocks)
+        self._blocks.append(
+            {
+                "begin": begin,
+                "end": now,
+                "bytes": tensor.untyped_storage().nbytes(),
+                "operator": name,
+                "number": number,
+                "node": node,
+                "dtype": str(tensor.dtype).removeprefix("torch."),
+                "shape": list(tensor.shape),
+                "grad": torch.is_grad_enabled(),
+                "inputs": list(dict.fromkeys(read)),
+                "reads": [],
+                "objects": [],
+                "saved": [],
+            }
+        )
+
+    def _follow(self, tensor: Any, index: int) -> None:
+        """Until Python lets go of this tensor, which may be one of several of its block."""
+        key = id(tensor)
+        known = self._objects.get(key)
+        if known is not None and known[0]() is tensor:
+            return
+        record: dict[str, Any] = {"made": _count(), "gone": None, "dead": None}
+        self._blocks[index]["objects"].append(record)
+
+        def gone(_: Any) -> None:
+            now = _count()
+            record["gone"] = now
+            self._objects.pop(key, None)
+            if self._releasing and self._releasing[-1][1] == index and record["dead"] is None:
+                record["dead"] = self._releasing[-1][0]["dead"]  # of a view, its base
+                return
+            self._releasing.clear()  # what ends from here on is not held by the variable before
+            if record["dead"] is not None:
+                self._releasing.append((record, index))
+
+        self._objects[key] = weakref.ref(tensor, gone), record
+
+    # What autograd keeps.
+
+    def _pack(self, tensor: Any) -> Any:
+        if self._busy or not _is_followed(tensor):
+            return tensor
+        self._busy = True
+        try:
+            index = self._at.get(tensor.untyped_storage().data_ptr())
+            alias = tensor.detach().requires_grad_(tensor.requires_grad)
+        finally:
+            self._busy = False
+        record: dict[str, Any] = {"number": len(self._begins), "used": None, "gone": None, "by": None}
+        record["lines"] = self._places.setdefault(_outside_modules(sys._getframe(1)), len(self._places))
+        if index is not None:
+            self._blocks[index]["saved"].append(record)
+        return _Saved(self, tensor, alias, record)
+
+    def _unpack(self, packed: Any) -> Any:
+        if not isinstance(packed, _Saved):
+            return packed
+        if packed.record["used"] is None:
+            packed.record["used"] = _count()
+        original = packed.original()
+        return packed.alias if original is None else original
+
+    def let_go(self, record: dict[str, Any]) -> None:
+        """Autograd has: because a node ran, or because nothing holds the graph."""
+        record["gone"] = _count()
+        if torch._C._current_graph_task_id() != -1:
+            record["by"] = "backward"
+        elif self._releasing:
+            record["by"] = self._releasing[-1][0]["dead"]["number"]
+
+    # What the program's variables hold.
+
+    def _look(self, now: int) -> None:
+        found = unread(sys._current_frames().get(self._main)) if self._main is not None else []
+        while found:
+            name, line, holder, value = found.pop()
+            held = sys.getrefcount(value) - _OURS
+            if isinstance(value, torch.Tensor):
+                self._dead(value, held, name, line, holder, now)
+            elif isinstance(value, list | tuple | dict) and len(value) <= _MEMBERS and held == 1:
+                members = list(value.values() if isinstance(value, dict) else value)
+                while members:
+                    value = members.pop()
+                    held = sys.getrefcount(value) - _OURS
+                    if isinstance(value, torch.Tensor):
+                        self._dead(value, held, name, line, holder, now)
+
+    def _dead(self, value: Any, held: int, name: str, line: int, frame: Any, now: int) -> None:
+        """held: references of the program to it."""
+        if held > 1 or not _is_followed(value):
+            return
+        index = self._at.get(value.untyped_storage().data_ptr())
+        if index is None:
+            return
+        self._follow(value, index)  # a view that autograd made of the operator's has not been seen yet
+        known = self._objects[id(value)]
+        if known[1]["dead"] is not None:
+            return
+        code = frame.f_code
+        number = len(self._begins)
+        record = {"name": name, "file": code.co_filename, "function": code.co_qualname, "line": line}
+        known[1]["dead"] = {**record, "from": now, "number": f"{number}:{name}"}
+
+
+class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, readers: Readers) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._readers = readers
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        keywords = kwargs or {}
+        began = self._readers.begin((args, keywords)) if _cuda.is_initialized() else None
+        made = func(*args, **keywords)
+        if began is not None:
+            self._readers.end(func, began, (args, keywords), made)
+        return made
+
+
+class _Saved:
+    """A tensor that autograd keeps, by a tensor of its own: Python lets go of the original when the program does."""
+
+    __slots__ = ("alias", "original", "readers", "record")
+
+    def __init__(self, readers: Readers, tensor: Any, alias: Any, record: dict[str, Any]) -> None:
+        self.readers, self.alias, self.record = readers, alias, record
+        self.original = weakref.ref(tensor)
+
+    def __del__(self) -> None:
+        self.readers.let_go(self.record)
+
+
+def _outside_modules(frame: FrameType | None) -> tuple[tuple[str, str, int], ...]:
+    """The program's lines that lead here, the innermost first: those outside of calls of modules, if there are."""
+    outside: list[tuple[str, str, int]] = []
+    inside: list[tuple[str, str, int]] = []
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "_call_impl":
+            inside += outside
+            outside.clear()
+        elif is_programs(code.co_filename):
+            outside.append((code.co_filename, code.co_qualname, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(outside or inside)
+
+
+def _count() -> int:
+    """Allocations and frees so far on the first device."""
+    found = _cuda.memory_stats_as_nested_dict(0)["allocation"]["all"]
+    return int(found["allocated"] + found["freed"])
+
+
+def _tensors(values: Any) -> list[Any]:
+    return [one for one in tree_leaves(values) if isinstance(one, torch.Tensor) and _is_followed(one)]
+
+
+def _is_followed(tensor: Any) -> bool:
+    return bool(tensor.is_cuda) and tensor.layout == torch.strided and tensor.device.index == 0
+
+
+def _addresses(values: Any) -> list[int]:
+    return [one.untyped_storage().data_ptr() for one in _tensors(values)]
+
+
+def _node() -> str:
+    """The node of autograd that runs, "" in forward."""
+    if torch._C._current_graph_task_id() == -1:
+        return ""
+    node = torch._C._current_autograd_node()
+    return node.name() if node is not None else "backward"
