@@ -8,6 +8,7 @@ from cuptimem.advice import recorded
 from cuptimem.advice.budget import fit
 from cuptimem.advice.catalogue import TECHNIQUES
 from cuptimem.advice.program import Block
+from cuptimem.advice.readers import Readers
 from cuptimem.advice.technique import Change, Technique, worst
 from cuptimem.errors import Error
 from cuptimem.report.advice import Advice, Estimate, Proposal, Rejected
@@ -18,24 +19,29 @@ LEAST = 0.02  # of the peak: less is no proposal
 __all__ = ["advise", "estimate", "fit"]
 
 
-def advise(report: Report, device: str | None = None) -> Advice:
-    """Every technique that lowers the peak of a device (None: the first one) by at least 2 %. Raises Error."""
+def advise(report: Report, device: str | None = None, readers: Readers | None = None) -> Advice:
+    """Every technique that lowers the peak of a device (None: the first one) by at least 2 %.
+
+    readers: of another run of the same program, for the techniques that need them. Raises Error.
+    """
     peak = report.device(device).peak if device is not None else report.peak
     lived = recorded.of(report, peak.device)
     if isinstance(lived, str):
         return Advice(peak.device, peak.bytes, peak.step, reason=lived)
-    program = lived.program
+    program, read = lived.program, recorded.read(readers, peak.device)
     proposals: list[Proposal] = []
     rejected: list[Rejected] = []
     for one in TECHNIQUES:
-        if one.asked_only:
+        of = read if one.reads and read is not None else program
+        if one.unread and of is program:
+            rejected.append(Rejected(one.name, one.unread))
             continue
-        change = one.rule(program, program.blocks, "")
+        change = one.rule(of, of.blocks, "")
         if isinstance(change, str):
             rejected.append(Rejected(one.name, change))
             continue
-        size, _ = program.replay(change.blocks)
-        saved = program.peak - size
+        saved = of.peak - of.replay(change.blocks)[0]
+        size = program.peak - saved
         if saved < LEAST * program.peak:
             rejected.append(Rejected(one.name, "" if saved > 0 else one.nothing, size))
         else:
@@ -49,10 +55,13 @@ def advise(report: Report, device: str | None = None) -> Advice:
     return Advice(peak.device, program.peak, lived.step, tuple(proposals), tuple(rejected), note=lived.note)
 
 
-def estimate(report: Report, device: str | None = None, /, **changes: object) -> Estimate:
+def estimate(
+    report: Report, device: str | None = None, readers: Readers | None = None, /, **changes: object
+) -> Estimate:
     """The peak of a device with all of these changes: estimate(report, checkpoint="blocks.*", sgd=True).
 
-    The names are those of Advice.proposals; a value is a pattern, a number, or True. Raises Error.
+    The names are those of Advice.proposals; a value is a pattern, a number, or True. readers: as of advise,
+    of single changes. Raises Error.
     """
     peak = report.device(device).peak if device is not None else report.peak
     known = {one.name: one for one in TECHNIQUES}
@@ -60,6 +69,8 @@ def estimate(report: Report, device: str | None = None, /, **changes: object) ->
     if isinstance(lived, str):
         raise Error(f"nothing can be predicted: {lived}")
     program = lived.program
+    if len(changes) == 1 and all(known[name].reads for name in changes if name in known):
+        program = recorded.read(readers, peak.device) or program
     blocks: list[Block] = program.blocks
     notes = [lived.note] if lived.note else []
     made: list[Technique] = []

@@ -78,7 +78,7 @@ class _Search:
         """Those that fit, else those with the lowest peak."""
         if self.program.peak <= self.budget:
             return ()
-        useful = [one for one in TECHNIQUES if not one.asked_only and self._acts(one)]
+        useful = [one for one in TECHNIQUES if not one.unread and self._acts(one)]
         for level in range(len(COSTS)):
             some = [one for one in useful if COSTS.index(one.costs) <= level]
             if len(some) and (found := self._smallest(some)) is not None:

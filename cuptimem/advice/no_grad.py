@@ -2,8 +2,10 @@
 
 from collections import defaultdict
 
+from cuptimem.advice.edits import Edits, worth
 from cuptimem.advice.program import Block, Program, call_line
 from cuptimem.advice.technique import Change, Technique
+from cuptimem.report.stacks import Frame
 
 _FORWARD_LIFE = 3  # births: how long a block is read in forward
 _HELD = ("activation", "kept", "temporary")
@@ -35,6 +37,29 @@ def _carried(blocks: list[Block]) -> dict[int, int]:
 
 def no_grad(program: Program, blocks: list[Block], value: str) -> Change | str:
     """What only the graph holds ends as soon as forward has read it."""
+    return _read(program, blocks) if program.read else _by_steps(program, blocks)
+
+
+def _read(program: Program, blocks: list[Block]) -> Change | str:
+    """Also within a step that trains: what autograd saved and no backward pass asked for."""
+    lives = [(block, life) for block in blocks if (life := program.life(block)) is not None and life.saved]
+    trained = {frame for _, life in lives for one in life.saved if not one.is_unrun for frame in one.lines}
+    places: dict[Frame, Edits] = defaultdict(dict)
+    for block, life in lives:
+        if life.without_unrun >= life.end or block.phase == "backward":
+            continue
+        lines = next(one.lines for one in life.saved if one.is_unrun)
+        if (frame := next((one for one in lines if one not in trained), None)) is not None:
+            places[frame][id(block)] = block, block.ending(life.without_unrun)
+    edited, chosen = worth(program, blocks, places)
+    if not chosen:
+        return "no graph that no backward pass runs holds anything at the peak"
+    also = [f", and around line {frame.line}" for frame in chosen[1:]]
+    return Change(edited, chosen[0], f"with torch.no_grad(): around this line{''.join(also)}")
+
+
+def _by_steps(program: Program, blocks: list[Block]) -> Change | str:
+    """Without readers: of the steps of which no backward pass ran a node."""
     steps = unrun(program)
     if not steps:
         return "no step builds a graph that no backward pass runs"
@@ -62,4 +87,4 @@ def no_grad(program: Program, blocks: list[Block], value: str) -> Change | str:
     return Change(edited, frame, "with torch.no_grad(): around this line")
 
 
-NO_GRAD = Technique("no_grad", True, "rough", no_grad, "what the graph holds is not at the peak")
+NO_GRAD = Technique("no_grad", True, "rough", no_grad, "what the graph holds is not at the peak", reads=True)

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from cuptimem.advice.positions import FOREVER as FOREVER
+from cuptimem.advice.positions import GAP as GAP
+from cuptimem.advice.readers import Life, Readers, without_mode
 from cuptimem.errors import core
 from cuptimem.report.contents import Contributor
 from cuptimem.report.lives import Lives
 from cuptimem.report.stacks import Frame, Stack, user_frame
 
-GAP = 1 << 12  # between two changes of a device: csrc/analysis/lives.h
-FOREVER = 1 << 62
 ROUNDING = 512  # of PyTorch's caching allocator
 
 
@@ -82,10 +83,14 @@ class Program:
         clock: str | None,
         garbage: frozenset[Stack] = frozenset(),
         types: frozenset[str] = frozenset(),
+        readers: Readers | None = None,
     ) -> None:
-        """garbage: stacks of which a collection freed blocks. types: of parameters at the peak, as far as known."""
+        """garbage: stacks of which a collection freed blocks. types: of parameters at the peak, as far as known.
+        readers: of that run; None: not known."""
         self.device, self.clock, self.garbage, self.types = lives.device, clock, garbage, types
         rows, contributors = lives.blocks, lives.contributors
+        if readers is not None:
+            contributors = tuple(without_mode(one) for one in contributors)
         columns = (rows.birth, rows.end, rows.bytes, rows.requested, rows.step, rows.end_step, rows.contributor)
         self.blocks = [
             Block(birth, FOREVER if end < 0 else end, size, asked, step, None if end < 0 else last, contributors[of])
@@ -101,6 +106,11 @@ class Program:
         self._base = core().edit_base(rows.birth, rows.end, rows.bytes)
         self._index = {id(block): i for i, block in enumerate(self.blocks)}
         self.peak, self.at = self.replay(self.blocks)
+        self.read = readers.lives(self.blocks) if readers is not None else {}  # by birth
+
+    def life(self, block: Block) -> Life | None:
+        """What read it and held it, where that is known. A change may have edited the block."""
+        return self.read.get(block.birth)
 
     def replay(self, blocks: Iterable[Block]) -> tuple[int, int]:
         """The highest sum of these blocks, and the position at which it is first reached."""

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from cuptimem.advice.program import Program
+from cuptimem.advice.readers import Readers
 from cuptimem.report.lives import Lives
 from cuptimem.report.model import Report
 from cuptimem.words import size
@@ -20,18 +21,26 @@ class Recorded:
     note: str = ""
 
 
-def of(report: Report, device: str) -> Recorded | str:
-    """A text says why nothing can be predicted."""
+def read(readers: Readers | None, device: str) -> Program | None:
+    """The program as a run with readers has it, for the techniques that need them."""
+    if readers is None or device not in (one.name for one in readers.report.devices):
+        return None
+    found = of(readers.report, device, readers)
+    return found.program if isinstance(found, Recorded) and found.program.read else None
+
+
+def of(report: Report, device: str, readers: Readers | None = None) -> Recorded | str:
+    """readers: of that run. A text says why nothing can be predicted."""
     if why := _why_not(report):
         return why
     lives, peak = report.lives(device), report.device(device).peak
-    program = _program(report, lives)
+    program = _program(report, lives, readers)
     if lives.cut or program.peak != peak.bytes:
         return "its blocks are too many to be kept one by one"
-    return _ended(report, lives) or Recorded(program, peak.step)
+    return _ended(report, lives, readers) or Recorded(program, peak.step)
 
 
-def _ended(report: Report, lives: Lives) -> Recorded | None:
+def _ended(report: Report, lives: Lives, readers: Readers | None) -> Recorded | None:
     """Without the step that a refused request cut short, where an earlier one has a backward pass.
 
     The backward pass of a step that did not end is missing, and with it what checkpointing would make again.
@@ -40,7 +49,7 @@ def _ended(report: Report, lives: Lives) -> Recorded | None:
     refused = any(one.escaped and one.device == lives.device and one.step == peak.step for one in report.ooms)
     if not refused or peak.step is None:
         return None
-    program = _program(report, lives.before(peak.step))
+    program = _program(report, lives.before(peak.step), readers)
     step = next((one.step for one in program.steps if one.begin <= program.at < one.end), None)
     if step is None or not program.trained:
         return None
@@ -63,7 +72,7 @@ def _most(types: Counter[str]) -> frozenset[str]:
     return frozenset(one for one, size in types.items() if _FEW * size >= types.total())
 
 
-def _program(report: Report, lives: Lives) -> Program:
+def _program(report: Report, lives: Lives, readers: Readers | None) -> Program:
     device = report.device(lives.device)
     freed = device.garbage.freed_contributors if device.garbage is not None else ()
     cycles = [one for leak in report.leaks if leak.cause == "cycle" for one in (leak, *leak.keeps)]
@@ -72,4 +81,4 @@ def _program(report: Report, lives: Lives) -> Program:
     for one in device.peak.tensors:
         if one.category == "parameter" and one.dtype is not None:
             types[one.dtype] += one.bytes
-    return Program(lives, report.clock.kind, frozenset(garbage), _most(types))
+    return Program(lives, report.clock.kind, frozenset(garbage), _most(types), readers)

@@ -1,6 +1,10 @@
-"""release: what one step made and only the next one of its loop frees, because a name is bound again there."""
+"""release: what a variable holds that nothing reads it for again, until it is bound again or its function returns."""
 
+from collections import defaultdict
+
+from cuptimem.advice.edits import Edits, worth
 from cuptimem.advice.program import Block, Program
+from cuptimem.advice.readers import Variable
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import user_frame
 
@@ -16,7 +20,30 @@ def _is_late(block: Block, loops: dict[int, str]) -> bool:
 
 
 def release(program: Program, blocks: list[Block], value: str) -> Change | str:
-    """It ends with its own step, also the last one of a loop, which nothing binds again."""
+    return _read(program, blocks) if program.read else _by_steps(program, blocks)
+
+
+def _read(program: Program, blocks: list[Block]) -> Change | str:
+    """It ends behind its last reader, with the graph that the variable alone held."""
+    held: dict[Variable, Edits] = defaultdict(dict)
+    for block in blocks:
+        life = program.life(block)
+        if life is None or life.without_variables >= life.end:
+            continue
+        last = max(life.variables, key=lambda one: one.gone)
+        if last.variable is not None:
+            held[last.variable][id(block)] = block, block.ending(life.without_variables)
+    edited, chosen = worth(program, blocks, held)
+    if not chosen:
+        return "no variable of the program holds at the peak what is not read again"
+    first, *others = chosen
+    also = [f", {one.name} behind line {one.line}" for one in others]
+    return Change(edited, first.frame, f"del {first.name} behind this line{''.join(also)}")
+
+
+def _by_steps(program: Program, blocks: list[Block]) -> Change | str:
+    """Without readers: what a step made and only the next one of its loop frees ends with its own step, also the last
+    one of a loop, which nothing binds again."""
     loops = {one.step: one.loop for one in program.steps}
     late = {block.of.stack for block in blocks if block.category in _CATEGORIES and _is_late(block, loops)}
     last: dict[object, int] = {}  # step of a stack
@@ -40,5 +67,11 @@ def release(program: Program, blocks: list[Block], value: str) -> Change | str:
     return Change(edited, user_frame(largest.of.stack), "del what this line made, at the end of the iteration")
 
 
-# Only where it is asked for: the next step may read it (a prefetched batch, a state that is carried on).
-RELEASE = Technique("release", True, "good", release, asked_only=True)
+RELEASE = Technique(
+    "release",
+    True,
+    "good",
+    release,
+    reads=True,
+    unread="a recording lacks what reads a block last: cuptimem advice --try has it",
+)

@@ -14,10 +14,11 @@ def offload(program: Program, blocks: list[Block], value: str) -> Change | str:
         return "what is saved lies in host memory already"
     edited, moved = [], []
     for block in blocks:
-        leaves = program.later_birth(block.birth, _FORWARD_LIFE)
-        saved = block.category == "activation" and block.phase == "forward" and block.saved_by
-        if saved and leaves < block.end - GAP and block.end < FOREVER:
-            edited += [block.ending(leaves), replace(block, birth=block.end - GAP - 1)]
+        leaves, back = _away(program, block)
+        life = program.life(block)
+        saved = block.category == "activation" and block.saved_by if life is None else life.saved
+        if saved and block.phase == "forward" and leaves < back and block.end < FOREVER:
+            edited += [block.ending(leaves), *([replace(block, birth=back)] if back < block.end else [])]
             moved.append(block)
         else:
             edited.append(block)
@@ -30,4 +31,14 @@ def offload(program: Program, blocks: list[Block], value: str) -> Change | str:
     return Change(edited, frame, write, f"{size(there)} to the host and back in each step")
 
 
-OFFLOAD = Technique("offload", False, "rough", offload, costs="time")
+def _away(program: Program, block: Block) -> tuple[int, int]:
+    """From when on it is on the host alone, and when it is back."""
+    life = program.life(block)
+    if life is None:
+        return program.later_birth(block.birth, _FORWARD_LIFE), block.end - GAP - 1
+    used = min((one.used for one in life.saved), default=FOREVER)
+    read = (one.at for one in life.reads if one.at < used)
+    return max((block.birth, *read, *(one.gone for one in life.held if one.made < used))), min(used, block.end)
+
+
+OFFLOAD = Technique("offload", False, "rough", offload, costs="time", reads=True)

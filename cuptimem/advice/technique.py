@@ -42,7 +42,8 @@ class Technique:
     nothing: str = "the peak is not where it acts"
     better: str = ""
     takes: str = ""  # what its value is; "" for none
-    asked_only: bool = False  # only for what-if: nothing is proposed without a value
+    reads: bool = False  # readers make its rule another one
+    unread: str = ""  # why a recording without readers is not enough to propose it
     costs: Costs = "nothing"
     without: tuple[str, ...] = ()
 

@@ -7,6 +7,8 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from cuptimem.cli import json_options, parsing
 from cuptimem.cli.run import Usage, check_program
@@ -14,6 +16,9 @@ from cuptimem.errors import Error
 from cuptimem.output.bounded import Bounds
 from cuptimem.output.text import terminal
 from cuptimem.report.advice import Advice
+
+if TYPE_CHECKING:
+    from cuptimem.simulation.tries import Tried
 
 FAILED = 5  # exit code, as `simulate` has it: the program itself failed
 
@@ -87,7 +92,7 @@ def run(
         def progress(number: int, total: int, _: str) -> None:
             tell(number / total)
 
-        trace = os.path.join(folder, "run.cmem")
+        trace, readers = os.path.join(folder, "run.cmem"), os.path.join(folder, "readers.json")
         found = tries.run(
             words[0],
             words[1:],
@@ -95,10 +100,16 @@ def run(
             steps=tries.STEPS if steps is None else steps or None,
             device=device,
             trace=trace,
+            readers=readers,
             progress=progress,
         )
         failed = found[0].peak_bytes is None
-        advised, predicted = (None, {}) if failed else _predict(trace, [one.change for one in found[1:]])
+        advised: Advice | None = None
+        predicted: dict[str, int] = {}
+        if not failed:
+            read = "" if found[0].unread else readers
+            advised, predicted = predict(trace, read, [one.change for one in found[1:]])
+            found = [_of_advice(one, advised) for one in found]
     if bounds is not None:
         json.show(objects.tries(device, found, predicted, advised), bounds)
         return FAILED if failed else 0
@@ -106,6 +117,15 @@ def run(
     blocks = try_views.blocks(found, program, device, predicted, advised)
     terminal.show(blocks, sys.stderr if failed else None)
     return FAILED if failed else 0
+
+
+def _of_advice(tried: "Tried", advised: Advice | None) -> "Tried":
+    """Operators in place are advised by readers, modules are what a try puts in place: no answer to the former."""
+    one = advised.proposal(tried.change) if advised is not None else None
+    if one is None or tried.change != "in_place" or one.write.startswith("inplace=True"):
+        return tried
+    why = "a try has no operators in place, only modules"
+    return replace(tried, peak_bytes=None, reserved_bytes=None, applied=0, why_not=why)
 
 
 @contextlib.contextmanager
@@ -125,21 +145,29 @@ def exit_at_signals() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _predict(trace: str, tried: Sequence[str]) -> tuple[Advice, dict[str, int]]:
+def predict(trace: str, readers: str, tried: Sequence[str]) -> tuple[Advice, dict[str, int]]:
     """What the recording of the program as it is advises, and the peak that it foretells with each change.
 
-    A change that is no technique, or that does not apply, has no prediction.
+    readers: what that run wrote of them, if it did. A change that is no technique, or that does not apply, has no
+    prediction.
     """
     from cuptimem import advice
+    from cuptimem.advice.readers import Readers
     from cuptimem.report import load
     from cuptimem.simulation import changes
 
     report = load.analyze(trace, with_lives=True)
+    read = None
+    if os.path.exists(readers):
+        read = Readers(load.analyze(f"{readers}.cmem", with_lives=True), readers)
     predicted = {}
     for change in tried:
-        asked: dict[str, object] = {name: value or True for name, value in changes.parse(change)}
+        # "*" is all modules: a technique has no value for that.
+        asked: dict[str, object] = {
+            name: True if value in ("", "*") else value for name, value in changes.parse(change)
+        }
         try:
-            predicted[change] = advice.estimate(report, None, **asked).bytes
+            predicted[change] = advice.estimate(report, None, read, **asked).bytes
         except Error:
             continue
-    return report.advice, predicted
+    return advice.advise(report, None, read), predicted

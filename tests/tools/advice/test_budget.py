@@ -34,7 +34,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
 def peaks(report: Report) -> dict[_Names, int]:
     """Of every set of so many changes that go together."""
     made: dict[_Names, int] = {}
-    applied = [one.name for one in TECHNIQUES if not one.asked_only and applies(report, one)]
+    applied = [one.name for one in TECHNIQUES if not one.unread and applies(report, one)]
     for number in range(1, MOST + 1):
         for names in itertools.combinations(applied, number):
             try:

@@ -19,6 +19,7 @@ from cuptimem.advice import (
     release,
 )
 from cuptimem.advice.program import GAP, Program, call_line
+from cuptimem.advice.readers import Readers
 from cuptimem.report.contents import Contributor
 from cuptimem.report.lives import LifeBlocks, LifeSteps, Lives
 from cuptimem.report.stacks import Frame
@@ -34,7 +35,13 @@ def contributor(phase: str, category: str, *stack: Frame, saved_by: str | None =
 
 
 def program(
-    *rows: Row, clock: str = "optimizer", steps: int = 3, length: int = 100, device: str = "cpu", types: str = ""
+    *rows: Row,
+    clock: str = "optimizer",
+    steps: int = 3,
+    length: int = 100,
+    device: str = "cpu",
+    types: str = "",
+    readers: Readers | None = None,
 ) -> Program:
     """Positions count from 1; each step has `length` of them."""
     columns = [array("q") for _ in range(7)]
@@ -55,7 +62,7 @@ def program(
         array("q", [0] * steps),
     )
     lives = Lives(device, False, LifeBlocks(*columns), tuple(row[4] for row in rows), marks, ("training",))
-    return Program(lives, clock, types=frozenset(types.split()))
+    return Program(lives, clock, types=frozenset(types.split()), readers=readers)
 
 
 GRADIENT = contributor("backward", "gradient")

@@ -1,0 +1,212 @@
+"""What a run with `cuptimem.simulation.readers` says of each block: what made and read it, what held it until when.
+
+It belongs to the recording of that run. What has another category there, for autograd's hooks are in use, is told by
+recordings without readers.
+"""
+
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from cuptimem.advice.positions import FOREVER, GAP
+from cuptimem.report.stacks import Frame
+
+if TYPE_CHECKING:
+    from cuptimem.advice.program import Block
+    from cuptimem.report.contents import Contributor
+    from cuptimem.report.model import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """It holds a block that it is not read for again. line: of its last use."""
+
+    name: str
+    file: str
+    function: str
+    line: int
+
+    @property
+    def frame(self) -> Frame:
+        return Frame(self.file, self.function, self.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """node: of autograd, that read it in backward; "" in forward. number: of the operator, in the order of the run."""
+
+    at: int
+    operator: str
+    node: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A tensor of Python's, from `made` to `gone`. variable: the only one that still holds it, from `unread` on."""
+
+    made: int
+    gone: int
+    variable: Variable | None = None
+    unread: int = FOREVER
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """By autograd. number: of the operator that came next. used: when a node asked for it, FOREVER: none did.
+
+    by: the variable with which it went, where that held the graph alone. lines: of the program that led there, outside
+    of calls of modules, the innermost first.
+    """
+
+    number: int
+    used: int
+    gone: int
+    in_backward: bool
+    by: Held | None
+    lines: tuple[Frame, ...]
+
+    @property
+    def is_unrun(self) -> bool:
+        """Whether no backward pass ran its node."""
+        return self.used == FOREVER and not self.in_backward
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Of one block. Moments are positions. inputs: births of the blocks that its operator read."""
+
+    operator: str
+    number: int
+    dtype: str
+    shape: tuple[int, ...]
+    grad: bool  # whether autograd was on
+    node: str
+    inputs: tuple[int, ...]
+    reads: tuple[Read, ...]
+    held: tuple[Held, ...]
+    saved: tuple[Saved, ...]
+
+    @property
+    def last_read(self) -> int:
+        return max((one.at for one in self.reads), default=0)
+
+    @property
+    def end(self) -> int:
+        """When the last of its holders let go of it."""
+        return max((self.last_read, *(one.gone for one in self.held), *(one.gone for one in self.saved)))
+
+    @property
+    def without_variables(self) -> int:
+        """Its end if variables let go of it, and of graphs, as soon as they are not read again."""
+        held = (one.gone if one.variable is None else one.unread for one in self.held)
+        return max((self.last_read, *held, *(one.gone if one.by is None else one.by.unread for one in self.saved)))
+
+    @property
+    def without_unrun(self) -> int:
+        """Its end without the graph that no backward pass runs."""
+        saved = (one.gone for one in self.saved if not one.is_unrun)
+        return max((self.last_read, *(one.gone for one in self.held), *saved))
+
+    @property
+    def variables(self) -> Iterator[Held]:
+        yield from (one for one in self.held if one.variable is not None)
+        yield from (one.by for one in self.saved if one.by is not None)
+
+
+# Of calls that go through a dispatch mode: PyTorch's own, around and in it.
+_MODE = ("/torch/_ops.py", "/torch/_compile.py", "/torch/_dynamo/eval_frame.py")
+
+
+def without_mode(of: "Contributor") -> "Contributor":
+    """As a recording without the mode has it."""
+    stack = of.stack
+    while stack and stack[0].file.endswith(_MODE):
+        stack = stack[1:]
+    return of if stack is of.stack else replace(of, stack=stack)
+
+
+class Readers:
+    """report: the recording of the run that wrote the file. Raises OSError or ValueError for one that there is not."""
+
+    def __init__(self, report: "Report", path: str | os.PathLike[str]) -> None:
+        self.report = report
+        with open(path, encoding="utf-8") as file:
+            self._log = json.load(file)
+        self._begins = [one * GAP for one in self._log["begins"]]
+
+    def lives(self, blocks: "list[Block]") -> dict[int, Life]:
+        """By birth: each block is that of its operator with the size of its storage, which ended as its holders did."""
+        births = [block.birth for block in blocks]
+        taken: dict[int, int] = {}  # index of a block: its row
+        found: list[int | None] = []
+        for row in self._log["blocks"]:
+            first, last = row["begin"] * GAP, row["end"] * GAP
+            candidates = range(bisect_right(births, first), bisect_right(births, last))
+            fitting = (i for i in candidates if blocks[i].requested == row["bytes"] and blocks[i].end > last)
+            index = next((i for i in fitting if i not in taken), None)
+            if index is not None:
+                taken[index] = len(found)
+            found.append(index)
+        variables = {
+            one["dead"]["number"]: _held(one) for row in self._log["blocks"] for one in row["objects"] if one["dead"]
+        }
+        lines = [tuple(Frame(*one) for one in place) for place in self._log["places"]]
+        lives = {}
+        for index, number in taken.items():
+            inputs = (found[i] for i in self._log["blocks"][number]["inputs"])
+            known = tuple(births[i] for i in inputs if i is not None)
+            life = _life(self._log["blocks"][number], known, variables, lines)
+            if self._explains(life, blocks[index]):
+                lives[births[index]] = life
+        return lives
+
+    def _explains(self, life: Life, block: "Block") -> bool:
+        """Whether the block ended behind its last holder and before the next operator: nothing else held it."""
+        if life.end >= FOREVER:
+            return block.end >= FOREVER
+        index = bisect_right(self._begins, life.end)
+        return block.end <= (self._begins[index] if index < len(self._begins) else FOREVER)
+
+
+def _position(count: int | None) -> int:
+    """Just behind an event."""
+    return FOREVER if count is None else count * GAP + 1
+
+
+def _held(row: dict[str, Any]) -> Held:
+    dead, between = row["dead"], (_position(row["made"]), _position(row["gone"]))
+    if dead is None:
+        return Held(*between)
+    variable = Variable(dead["name"], dead["file"], dead["function"], dead["line"])
+    return Held(*between, variable, _position(dead["from"]))
+
+
+def _life(
+    row: dict[str, Any], inputs: tuple[int, ...], variables: dict[str, Held], lines: list[tuple[Frame, ...]]
+) -> Life:
+    return Life(
+        row["operator"],
+        row["number"],
+        row["dtype"],
+        tuple(row["shape"]),
+        row["grad"],
+        row["node"],
+        inputs,
+        tuple(Read(_position(at), operator, node, number) for at, operator, node, number in row["reads"]),
+        tuple(_held(one) for one in row["objects"]),
+        tuple(
+            Saved(
+                one["number"],
+                _position(one["used"]),
+                _position(one["gone"]),
+                one["by"] == "backward",
+                variables.get(one["by"]),
+                lines[one["lines"]],
+            )
+            for one in row["saved"]
+        ),
+    )
