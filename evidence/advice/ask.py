@@ -17,6 +17,7 @@ from typing import Any
 from evidence.advice import suite
 
 TIMEOUT = 300
+READ = frozenset({"release", "no_grad", "in_place", "offload"})  # which are foretold of readers where these are known
 
 
 def cuptimem(arguments: list[str | Path], folder: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -40,29 +41,39 @@ def what_if(change: suite.Change) -> str:
 
 
 TRY = """\
-import dataclasses, json, sys
+import dataclasses, json, os, sys, tempfile
+from cuptimem.cli import advice_try
 from cuptimem.errors import Error
+from cuptimem.output import json as output
+from cuptimem.report import load
 from cuptimem.simulation import api, changes, tries
 
-path, arguments, asked = json.load(sys.stdin)
+path, arguments, wanted = json.load(sys.stdin)
 answers = {}
-for key, text in asked.items():
+for key, text in wanted.items():
     try:
         changes.parse(text)
     except Error as error:
         answers[key] = {"error": str(error)}
-able = {key: text for key, text in asked.items() if key not in answers}
+able = {key: text for key, text in wanted.items() if key not in answers}
 # Workspaces of convolutions as the truth has them.
 device = dataclasses.replace(api.make_setup("h100", tries.NO_LIMIT, 1, None, None, None), high_end=True)
-several = tries.run(path, arguments, list(dict.fromkeys(able.values())), steps=None, device=device)
+made = tempfile.TemporaryDirectory()
+folder = made.name
+trace, readers = os.path.join(folder, "run.cmem"), os.path.join(folder, "readers.json")
+asked = list(dict.fromkeys(able.values()))
+several = tries.run(path, arguments, asked, steps=None, device=device, trace=trace, readers=readers)
 found = {tried.change: tried for tried in several}
 answers |= {key: dataclasses.asdict(found.get(text, found[""])) for key, text in able.items()}
-json.dump(answers, sys.stdout)
+advised, predicted = advice_try.predict(trace, "" if several[0].unread else readers, list(able.values()))
+what_if = {key: {"bytes": predicted[text]} for key, text in able.items() if text in predicted}
+advice = output.advice(load.analyze(trace), advised)
+json.dump({"tried": answers, "advice": advice, "what_if": what_if, "unread": several[0].unread}, sys.stdout)
 """
 
 
 def tried(program: suite.Program, folder: Path, variables: dict[str, str]) -> dict[str, Any]:
-    """What each change's injection into the unchanged program answers, by key."""
+    """What each change put into the unchanged program answers, by key, and what a run with readers foretells."""
     asked = {change.key: what_if(change).partition(":")[0] for change in program.changes}
     done = subprocess.run(
         [suite.PYTHON, "-c", TRY],
@@ -76,7 +87,7 @@ def tried(program: suite.Program, folder: Path, variables: dict[str, str]) -> di
     try:
         return dict(json.loads(done.stdout))
     except ValueError:
-        return {change.key: {"error": done.stderr.strip()[-500:]} for change in program.changes}
+        return {"tried": {change.key: {"error": done.stderr.strip()[-500:]} for change in program.changes}}
 
 
 def ask(program: suite.Program, folder: Path, tries: bool) -> dict[str, Any]:
@@ -95,7 +106,13 @@ def ask(program: suite.Program, folder: Path, tries: bool) -> dict[str, Any]:
         for change in program.changes
     }
     if tries:
-        said["tried"] = tried(program, folder, plain)
+        again = tried(program, folder, plain)
+        said["tried"] = again["tried"]
+        if again.get("unread") == "":
+            said["advice"] = again["advice"]
+            for change in program.changes:
+                if change.technique in READ:
+                    said["what_if"][change.key] = again["what_if"].get(change.key, {})
     trace.unlink()
     return said
 
