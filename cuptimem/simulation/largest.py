@@ -183,16 +183,17 @@ def find(
             return Largest(kind, reason, size, after, predicted, setup.context or 0, whole, tuple(search.tries))
 
         predicted: int | None = None
-        size, trace = search.rounded(first or way.given(words) or FIRST), os.path.join(folder, "run.cmem")
+        size = search.rounded(first or way.given(words) or FIRST)
         progress(size)
-        start = search.run(size, steps, trace)
+        start = search.run(size, steps, trace := os.path.join(folder, f"{size}.cmem"))
         if not start.fits and not _ran_out(start):
             return answer("script failed", start.tried.error or start.tried.why_not)
         server.import_what_was_used()
         while not start.fits and size > step:
             size = search.rounded(size // 4)
             progress(size)
-            start = search.run(size, steps, trace)
+            # A recording of its own: a run writes into no file that another has begun.
+            start = search.run(size, steps, trace := os.path.join(folder, f"{size}.cmem"))
             if not start.fits and not _ran_out(start):
                 return answer("script failed", start.tried.error or start.tried.why_not)
         if not start.fits:

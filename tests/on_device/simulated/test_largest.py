@@ -101,6 +101,13 @@ def test_a_batch_of_dataloaders_in_multiples(ask):
     assert 250 < found["size"] < 340
 
 
+def test_what_fitted_predicts_though_the_first_size_did_not_fit(ask):
+    code, found = ask(LOADER, "--start", "1000")
+    assert code == 0 and [one["size"] for one in found["tried"]][:2] == [1000, 250], found["reason"]
+    assert not found["tried"][0]["fits"] and found["tried"][1]["fits"]
+    assert abs(found["predicted"] - found["size"]) <= 3
+
+
 def test_evaluation_behind_the_steps_counts(ask):
     code, found = ask(EVALUATED, "--env", "BATCH")
     assert code == 0 and found["whole"] is True, found["reason"]
