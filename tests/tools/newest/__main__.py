@@ -5,9 +5,10 @@ Needs root and debootstrap.
     python -m tests.tools.newest [--mirror URL] [--dir DIR] [--pythons 3.14 3.15]
 
 DIR (build/newest) is made once. Each run copies the repository's files into it and installs them there, with gcc's
-warnings as errors. With every Python it then runs tests that record PyTorch and what `make check` runs, but for lint;
-with the last one also tests on the simulated device, and of what clang compiles. docs/newest/<date>.md is written after
-each part; exit code 1 if a test fails.
+warnings as errors. With every Python it then runs tests that record PyTorch, and those of tests/everything.py that an
+interpreter may change; with the last one also tests of the C rooms, of what clang compiles and on the simulated device.
+All else of `make check` is Python above these and takes as long again: `make pythons` runs it.
+docs/newest/<date>.md is written after each part; exit code 1 if a test fails.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import everything
 from tests.tools.packaging import contents
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,6 +51,11 @@ RECORDING = {
     "nodes, backward, allocator, storages, live set, steps": "-m torches tests/record/sources tests/record/truth",
     "lines, walks, holders": LINES,
 }
+# Those of LINES need no second run. Answers to kept traces are the reader's, which these compilers have compiled.
+INTERPRETER = [
+    "tests/golden",
+    *(f"tests/{name}" for name in everything.INTERPRETER if f"tests/{name}"[:-1] not in LINES),
+]
 # What needs no Triton, as `make older-cuda`.
 DEVICE = "-k not(compile_graphs) " + " ".join(
     f"tests/on_device/simulated/test_{name}.py" for name in ("programs", "driver", "imports")
@@ -131,11 +138,7 @@ class Tree:
             for line in process.stdout:
                 print(line, end="", flush=True)
                 lines.append(line.rstrip())
-        # Of each group the line with its counts, of which tests.everything repeats them all at the end.
-        ends = [number for number, line in enumerate(lines) if re.fullmatch(r"\d+ s, \d+ s of CPU:", line)]
-        counts: Counter[str] = Counter()
-        for line in lines[ends[-1] :] if ends else lines[-1:]:
-            counts.update({kind: int(number) for number, kind in COUNT.findall(line)})
+        counts = Counter({kind: int(number) for number, kind in COUNT.findall("".join(lines[-1:]))})
         failed = sorted({line for line in lines if line.startswith(("FAILED ", "ERROR "))})
         return Part(name, counts, failed, process.returncode)
 
@@ -183,10 +186,11 @@ def tested(forky: Forky, version: str, python: str, *, newest: bool) -> Iterator
     """What one Python is asked; the newest one more."""
     pytest = (python, "-m", "pytest", "-q", "--without", "sanitizer")
     record = (*pytest, "--without", "cuda_torch")
+    bare = (*record, "--without", "torch")
     if newest:
         install(forky, python, "clang")
-        of = f"CPython {version}, PyTorch {TORCH}, compiled by clang: lines, walks, holders"
-        yield forky.tests(of, *record, *LINES.split(), CUPTIMEM_CUDA="no")
+        of = f"CPython {version}, compiled by clang: frames"
+        yield forky.tests(of, *bare, "tests/unit/frames", CUPTIMEM_CUDA="no")
     install(forky, python, "gcc")
     for name, words in RECORDING.items():
         of = f"CPython {version}, PyTorch {TORCH}: {name}"
@@ -195,8 +199,11 @@ def tested(forky: Forky, version: str, python: str, *, newest: bool) -> Iterator
         cuda = forky.said(python, "-c", "import torch; print(torch.version.cuda)")
         of = f"CPython {version}, PyTorch {TORCH} for CUDA {cuda}, simulated device: programs, driver level, imports"
         yield forky.tests(of, *pytest, *DEVICE.split(), CUPTIMEM_CUDA="yes", CUPTIMEM_CUDA_PYTHON=python)
-    check = (python, "-m", "tests.everything", "--check", "tests")
-    yield forky.tests(f"CPython {version}: what `make check` runs", *check, CUPTIMEM_CUDA="no")
+    of = f"CPython {version}: what an interpreter may change"
+    yield forky.tests(of, *bare, *INTERPRETER, CUPTIMEM_CUDA="no")
+    if newest:
+        of = f"CPython {version}: C rooms"
+        yield forky.tests(of, *bare, "tests/unit", "--ignore=tests/unit/frames", CUPTIMEM_CUDA="no")
 
 
 def commit() -> str:
