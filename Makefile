@@ -289,7 +289,7 @@ cudasim: $(STAMP)/tools ## build the simulated device alone, without cuptimem
 	cd cudasim && ../$(BIN)/python setup.py -q build_ext --inplace
 
 wheels: $(STAMP)/package ## build the source distribution and a wheel for each Python here into dist/, and check them
-	$(BIN)/python -m tests.tools.packaging.wheels build
+	$(BIN)/python -m tests.tools.packaging.wheels build $(ARGS)
 
 wheel-tests: $(STAMP)/package ## test what is in dist/ away from the source tree (ARGS=--everything: with PyTorch too)
 	$(BIN)/python -m tests.tools.packaging.wheels test $(ARGS)

@@ -187,7 +187,7 @@ class Build(build_ext):
         ext.include_dirs = [CSRC, str(folder)]
         ext.libraries = ["dl", "pthread", "rt"]
         # The core's own calls of what it exports stay inside it, whoever else exports the same name.
-        ext.extra_link_args = [*ext.extra_link_args, "-Wl,-Bsymbolic-functions"]
+        ext.extra_link_args = [*ext.extra_link_args, "-Wl,-Bsymbolic"]
 
     def describe_alias(self, ext, alias):
         """An almost empty library that needs the core, with the version node that clients of the real one ask for."""
@@ -204,7 +204,9 @@ class Build(build_ext):
         write_changed(script, f"{alias.version or ''} {{ global: {'; '.join(names)}; local: *; }};\n")
         # What is linked to only lends its SONAME: the core itself may not be built yet.
         if not stand_in.exists():
-            self.compiler.link_shared_object([], str(stand_in), extra_postargs=[f"-Wl,-soname,{device['CORE']}"])
+            nothing = ["-x", "c", os.devnull]  # some compilers want a file
+            soname = [f"-Wl,-soname,{device['CORE']}"]
+            self.compiler.link_shared_object([], str(stand_in), extra_preargs=nothing, extra_postargs=soname)
         ext.sources = [str(source)]
         ext.extra_link_args = [
             *ext.extra_link_args,

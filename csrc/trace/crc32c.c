@@ -47,8 +47,8 @@ uint32_t cm_crc32c_portable(uint32_t crc, const void *bytes, size_t length)
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t with_instruction(uint32_t crc, const uint8_t *p,
-                                                                   size_t length)
+__attribute__((target("sse4.2,crc32"))) static uint32_t
+with_instruction(uint32_t crc, const uint8_t *p, size_t length)
 {
     uint64_t value = ~crc;
     for (; length >= 8; p += 8, length -= 8) {

