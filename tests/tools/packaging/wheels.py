@@ -90,7 +90,8 @@ def compiler(bin_: Path, suffix: str, machine: str) -> dict[str, str]:
     gcc = "gcc" if machine == platform.machine() else f"{machine}-linux-gnu-gcc"
     # No warnings as errors: its own headers of glibc give some.
     zig = f"{bin_}/python -m ziglang cc -target {machine}-linux-gnu.2.{GLIBC}"
-    there = {"CC": f"{zig} -idirafter /usr/include"}  # where Debian has a part of its Pythons' headers
+    # Debian has a part of its Pythons' headers there; what its Pythons link with is not for this linker.
+    there = {"CC": f"{zig} -idirafter /usr/include", "LDSHARED": f"{zig} -shared"}
     there["LDFLAGS"] = "-s " + call(gcc, "-print-file-name=libgcc_s.so.1").strip()
     if machine != platform.machine():
         there |= {"_PYTHON_HOST_PLATFORM": f"linux-{machine}", "SETUPTOOLS_EXT_SUFFIX": suffix}
