@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from leak_program import COLLECT_BEGIN, COLLECT_END, FINAL_BEGIN, FINAL_END, KEEP, Program, only, reasons, train
 
-
 NAMED = 13  # cm_mark_kind
 
 
