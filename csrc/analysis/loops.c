@@ -124,9 +124,11 @@ bool cm_loops_is_old(const cm_loops *loops, const cm_loop *loop, uint32_t step, 
     uint32_t kind = kind_of(loops, loop);
     /* The tick of such a step comes before its work. */
     bool begins = kind == CM_TICK_MODULE || kind == CM_TICK_DATA;
-    for (size_t i = 0; loop->threads > 1 && i < loop->threads; i++)
-        if (loop->ticked[i].thread == thread)
-            return loop->ticked[i].before > step + begins;
+    for (size_t i = 0; loop->threads > 1 && i < loop->threads; i++) {
+        const cm_loop_thread *t = &loop->ticked[i];
+        if (t->thread == thread && loop->passed + 1 - t->last < CM_LOOP_CALL * loop->threads)
+            return t->before > step + begins;
+    }
     return true;
 }
 

@@ -15,6 +15,7 @@ enum {
     CM_LOOPS_MAX = 64,       /* judged; programs have one to three */
     CM_LOOP_STEPS_MIN = 8,   /* shorter ones have no rate, and prove nothing */
     CM_LOOP_THREADS = 32,    /* that make its steps; programs have one, servers some */
+    CM_LOOP_CALL = 8,        /* steps of each thread that a call of one may outlive */
     CM_LOOP_NONE = UINT8_MAX /* a step outside of the judged loops */
 };
 
@@ -61,7 +62,8 @@ bool cm_loops_trains(const cm_loops *loops, const cm_loop *loop);
 
 /* Whether a block of this step that this thread frees now has outlived CM_GROWTH_OLD boundaries of
  * its loop. Where several threads make its steps side by side, those of the others do not count: a
- * call of one outlives many of their steps. */
+ * call of one outlives many of their steps. A thread that has made none for a while, as one that
+ * takes results out of a queue, is in no call. */
 bool cm_loops_is_old(const cm_loops *loops, const cm_loop *loop, uint32_t step, uint32_t thread);
 
 /* A step's tick, or a data iterator was made, restarted, or asked for a batch in this step (-1:

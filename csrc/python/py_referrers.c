@@ -79,7 +79,7 @@ static int visit_near(PyObject *o, void *argument)
 
 PyDoc_STRVAR(reachable_doc, "reachable(roots, without, most) -> list\n\nWhat objects lead to, "
                             "themselves included, the nearest first, `most` of it. Types, modules "
-                            "and their namespaces, frames and the objects in `without` are not "
+                            "and their namespaces, and the objects in `without` are not "
                             "entered. Ends after eight references for each of `most`.");
 
 static PyObject *reachable(PyObject *module, PyObject *arguments)

@@ -173,3 +173,21 @@ def test_calls_of_several_threads_with_a_bound(verdicts: Verdicts, threads: int,
     model(p)
     serve(p, threads, 150, kept=kept)
     assert quiet(verdicts(p))
+
+
+@pytest.mark.parametrize("kept", [40, 90])
+def test_a_thread_that_only_takes_results_out(verdicts: Verdicts, kept: int) -> None:
+    """It has called the model, too, once: what it evicts is old by the steps of the others."""
+    p = Program()
+    model(p)
+    p.t.tick(MODULE, 0x55, p.t.line(CALL), flags=0x20, thread=9)
+    results: list[int] = []
+    for i in range(300):
+        thread = 1 + i % 3
+        p.t.tick(MODULE, 0x55, p.t.line(CALL), flags=0x20, thread=thread)
+        results.append(p.top)
+        p.t.alloc(p.top, 1000, p.t.line(KEEP), thread=thread)
+        p.top += 64
+        if len(results) > kept:
+            p.t.free(results.pop(0), thread=9)
+    assert quiet(verdicts(p))
