@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from cuptimem.advice.edits import Edits, worth
 from cuptimem.advice.program import FOREVER, Block, Program
-from cuptimem.advice.readers import Life
+from cuptimem.advice.readers import Life, Operand
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, user_frame
 
@@ -55,6 +55,9 @@ def _unread(source: Block, output: Block) -> bool:
     return re.match(rf"[\w.]+\({re.escape(one.expression)}\s*[,)]", other.expression) is not None
 
 
+_Place = tuple[str, int, str]  # a line, and an operator that it calls
+
+
 def in_place(program: Program, blocks: list[Block], value: str) -> Change | str:
     return _read(program, blocks) if program.read else _by_frames(program, blocks)
 
@@ -71,35 +74,43 @@ _OPTION_MODULES = (*_MODULES, "ReLU", "SiLU", "Hardswish", "Hardsigmoid")
 
 
 def _read(program: Program, blocks: list[Block]) -> Change | str:
-    """The output lies in the input, if that has no later reader and ends within the run: nothing read it again."""
+    """The output lies in the input, if nothing can read that later and it ends within the run. A line that calls the
+    operator several times has none of them where one of them must stay."""
     by_birth = {block.birth: block for block in blocks}
-    places: dict[tuple[str, int], Edits] = defaultdict(dict)
-    largest: dict[tuple[str, int], Block] = {}
+    places: dict[_Place, Edits] = defaultdict(dict)
+    largest: dict[_Place, tuple[Block, Operand]] = {}
     within: dict[int, Block] = {}  # the block in which an output lies, by the output's birth
+    stay: set[_Place] = set()
     for output in blocks:
         life = program.life(output)
-        name = _operator(life)
-        frame = _editable(output)
-        if life is None or frame is None or not _OPERATORS.fullmatch(name):
+        frame = _editable(output) if output.phase != "backward" else None
+        if frame is None:
             continue
-        inputs = (by_birth[birth] for birth in life.inputs if birth in by_birth)
-        source = next((one for one in inputs if _is_unread(program.life(one), life, name, one, output)), None)
-        if source is None:
+        place = frame.file, frame.line, _operator(life)  # "": of all that the line calls nothing is known
+        into = None if life is None else _into(program, life, output, by_birth)
+        if into is None:
+            if life is None or not _is_cut_short(life, by_birth):
+                stay.add(place)
             continue
+        source = by_birth[into.birth]
         whole = within.get(source.birth, source)
         old, new = next((made[id(whole)] for made in places.values() if id(whole) in made), (whole, whole))
         within[output.birth] = whole
-        place = frame.file, frame.line
         longer = replace(old, end=max(old.end if new is None else new.end, output.end))
         places[place] |= {id(whole): (whole, longer), id(output): (output, None)}
-        if place not in largest or output.bytes > largest[place].bytes:
-            largest[place] = output
-    edited, chosen = worth(program, blocks, places)
+        if place not in largest or output.bytes > largest[place][0].bytes:
+            largest[place] = output, into
+    surely = {place: made for place, made in places.items() if not {place, (*place[:2], "")} & stay}
+    edited, chosen = worth(program, blocks, surely)
     if not chosen:
-        return "no elementwise operator at the peak is the last to read an input that autograd does not keep"
-    output, *others = (largest[place] for place in chosen)
-    also = [f"; line {frame.line}: {_say(program, other)}" for other in others if (frame := user_frame(other.of.stack))]
-    return Change(edited, user_frame(output.of.stack), f"{_say(program, output)}{''.join(also)}")
+        return "no elementwise operator at the peak is surely the last to read an input that autograd does not keep"
+    (output, into), *others = (largest[place] for place in chosen)
+    also = [
+        f"; line {frame.line}: {_say(program, *other)}"
+        for other in others
+        if (frame := user_frame(other[0].of.stack)) is not None
+    ]
+    return Change(edited, user_frame(output.of.stack), f"{_say(program, output, into)}{''.join(also)}")
 
 
 def _operator(life: Life | None) -> str:
@@ -112,27 +123,52 @@ def _editable(output: Block) -> Frame | None:
         if not frame.is_plumbing:
             return None if frame.is_library and not i else frame if not frame.is_library else None
         function = frame.function.rpartition(".")[2]
-        if not (
-            function in _WITH_OPTION or frame.file.endswith("/torch/_tensor.py") or frame.module in _OPTION_MODULES
-        ):
+        of_tensor = frame.file.endswith("/torch/_tensor.py") and not function.startswith("__r")  # 1 / x: no operand
+        if not (function in _WITH_OPTION or of_tensor or frame.module in _OPTION_MODULES):
             return None
     return None
 
 
-def _is_unread(life: Life | None, by: Life, name: str, source: Block, output: Block) -> bool:
-    """Whether the operator is the last reader of a source of the same size and type, which ends within the run."""
-    if life is None or source.requested != output.requested or life.dtype != by.dtype or life.end >= FOREVER:
-        return False
-    if life.saved and (name not in _KEEP_OUTPUT or len(life.saved) > 1 or life.saved[0].number != by.number):
-        return False
-    return all(one.number <= by.number or (life.saved and one.node) for one in life.reads)
+def _into(program: Program, life: Life, output: Block, by_birth: dict[int, Block]) -> Operand | None:
+    """The operand in whose place the output could lie."""
+    name = _operator(life)
+    if not _OPERATORS.fullmatch(name):
+        return None
+    for one in life.into:
+        source = by_birth.get(one.birth)
+        of = program.life(source) if source is not None else None
+        if source is None or of is None or not _is_unread(of, life, name, one):
+            continue
+        # What the call itself made on the way, as autocast's copies, is no operand of the user's.
+        if one.name or user_frame(source.of.stack) != user_frame(output.of.stack):
+            return one
+    return None
 
 
-def _say(program: Program, output: Block) -> str:
+def _is_cut_short(life: Life, by_birth: dict[int, Block]) -> bool:
+    """Whether the run ended before an operand did."""
+    sources = (by_birth.get(one.birth) for one in life.into)
+    return any(one is not None and one.end >= FOREVER for one in sources)
+
+
+def _is_unread(source: Life, by: Life, name: str, operand: Operand) -> bool:
+    """Whether the operator is its last reader, and nothing but variables that are dead holds it then."""
+    if source.end >= FOREVER or any(one.made <= by.next < min(one.gone, one.unread) for one in source.held):
+        return False
+    if source.saved:
+        keeps_output = name in _KEEP_OUTPUT and operand.grad and len(source.saved) == 1
+        if not keeps_output or source.saved[0].number != by.number:
+            return False
+    return all(one.number <= by.number or (source.saved and one.node) for one in source.reads)
+
+
+def _say(program: Program, output: Block, into: Operand) -> str:
     layer, name = _layer(output), _operator(program.life(output))
     if layer in _OPTION_MODULES or any(one.function.rpartition(".")[2] in _WITH_OPTION for one in output.of.stack[:2]):
         return _write(output, (output,))
-    return f"{name}_(), which writes into its input, in the place of {name}: nothing reads that again"
+    if into.name:
+        return f"{into.name}.{name}_(), which writes into {into.name}, in the place of {name}: nothing reads that again"
+    return f"{name}_(), which writes into {into.words}, in the place of {name}: nothing reads that again"
 
 
 def _by_frames(program: Program, blocks: list[Block]) -> Change | str:

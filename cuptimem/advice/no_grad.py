@@ -41,9 +41,12 @@ def no_grad(program: Program, blocks: list[Block], value: str) -> Change | str:
 
 
 def _read(program: Program, blocks: list[Block]) -> Change | str:
-    """Also within a step that trains: what autograd saved and no backward pass asked for."""
+    """Also within a step that trains: what autograd saved, no backward pass asked for, and none can ask for later."""
     lives = [(block, life) for block in blocks if (life := program.life(block)) is not None and life.saved]
     trained = {frame for _, life in lives for one in life.saved if not one.is_unrun for frame in one.lines}
+    trains = any(not one.is_unrun for _, life in lives for one in life.saved)
+    unrun = [one for _, life in lives for one in life.saved if one.is_unrun]
+    asked = {frame for one in unrun if trains and not one.is_needless for frame in one.lines}
     places: dict[Frame, Edits] = defaultdict(dict)
     for block, life in lives:
         if life.without_unrun >= life.end or block.phase == "backward":
@@ -51,7 +54,10 @@ def _read(program: Program, blocks: list[Block]) -> Change | str:
         lines = next(one.lines for one in life.saved if one.is_unrun)
         if (frame := next((one for one in lines if one not in trained), None)) is not None:
             places[frame][id(block)] = block, block.ending(life.without_unrun)
-    edited, chosen = worth(program, blocks, places)
+    needless = {frame: made for frame, made in places.items() if frame not in asked}
+    edited, chosen = worth(program, blocks, needless)
+    if not chosen and worth(program, blocks, places)[1]:
+        return "a branch that was not taken may ask for the gradients of the graph that no backward pass ran"
     if not chosen:
         return "no graph that no backward pass runs holds anything at the peak"
     also = [f", and around line {frame.line}" for frame in chosen[1:]]

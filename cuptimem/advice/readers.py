@@ -59,7 +59,8 @@ class Saved:
     """By autograd. number: of the operator that came next. used: when a node asked for it, FOREVER: none did.
 
     by: the variable with which it went, where that held the graph alone. lines: of the program that led there, outside
-    of calls of modules, the innermost first.
+    of calls of modules, the innermost first. drops: the variable of what they made, "" for none, if the program has no
+    use for its gradient anywhere; None: that is not known. there: it went before the program came to another line.
     """
 
     number: int
@@ -68,6 +69,15 @@ class Saved:
     in_backward: bool
     by: Held | None
     lines: tuple[Frame, ...]
+    drops: str | None = None
+    there: bool = False
+
+    @property
+    def is_needless(self) -> bool:
+        """Whether no backward pass can run its node, on no branch that this run did not take."""
+        if self.by is not None and self.by.variable is not None:
+            return self.drops == self.by.variable.name
+        return self.drops is not None and (self.there or self.gone == FOREVER)
 
     @property
     def is_unrun(self) -> bool:
@@ -76,8 +86,22 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
+class Operand:
+    """Of the operator of a block, into which its variant in place could write: nothing reads its variables again.
+
+    birth: of its block. name: of the variable, "" for none. words: which operand it is. grad: whether it requires grad.
+    """
+
+    birth: int
+    name: str
+    words: str
+    grad: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Life:
-    """Of one block. Moments are positions. inputs: births of the blocks that its operator read."""
+    """Of one block. Moments are positions. inputs: births of the blocks that its operator read. next: of the operator
+    behind that."""
 
     operator: str
     number: int
@@ -89,6 +113,8 @@ class Life:
     reads: tuple[Read, ...]
     held: tuple[Held, ...]
     saved: tuple[Saved, ...]
+    into: tuple[Operand, ...]
+    next: int
 
     @property
     def last_read(self) -> int:
@@ -154,12 +180,19 @@ class Readers:
         variables = {
             one["dead"]["number"]: _held(one) for row in self._log["blocks"] for one in row["objects"] if one["dead"]
         }
-        lines = [tuple(Frame(*one) for one in place) for place in self._log["places"]]
+        places = [(tuple(Frame(*one) for one in place["lines"]), place["drops"]) for place in self._log["places"]]
         lives = {}
         for index, number in taken.items():
-            inputs = (found[i] for i in self._log["blocks"][number]["inputs"])
-            known = tuple(births[i] for i in inputs if i is not None)
-            life = _life(self._log["blocks"][number], known, variables, lines)
+            row = self._log["blocks"][number]
+            inputs = tuple(births[i] for one in row["inputs"] if (i := found[one]) is not None)
+            into = tuple(
+                Operand(births[i], one["name"], one["operand"], one["grad"])
+                for one in row["into"]
+                if (i := found[one["block"]]) is not None
+            )
+            after = row["number"] + 1
+            behind = self._begins[after] + 1 if after < len(self._begins) else FOREVER
+            life = _life(row, inputs, variables, places, into, behind)
             if self._explains(life, blocks[index]):
                 lives[births[index]] = life
         return lives
@@ -186,7 +219,12 @@ def _held(row: dict[str, Any]) -> Held:
 
 
 def _life(
-    row: dict[str, Any], inputs: tuple[int, ...], variables: dict[str, Held], lines: list[tuple[Frame, ...]]
+    row: dict[str, Any],
+    inputs: tuple[int, ...],
+    variables: dict[str, Held],
+    places: list[tuple[tuple[Frame, ...], str | None]],
+    into: tuple[Operand, ...],
+    behind: int,
 ) -> Life:
     return Life(
         row["operator"],
@@ -205,8 +243,12 @@ def _life(
                 _position(one["gone"]),
                 one["by"] == "backward",
                 variables.get(one["by"]),
-                lines[one["lines"]],
+                places[one["lines"]][0],
+                places[one["lines"]][1],
+                one["there"],
             )
             for one in row["saved"]
         ),
+        into,
+        behind,
     )

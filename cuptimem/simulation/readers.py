@@ -16,10 +16,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from cuptimem.simulation.dropped import drops
 from cuptimem.simulation.last_use import unread
+from cuptimem.simulation.operands import in_place_of
 from cuptimem.simulation.places import is_programs
 
 _cuda: Any = torch.cuda
+
+Place = tuple[tuple[str, str, int], ...]  # files, functions and lines
 
 _OURS = 2  # references to a value while they are counted: a variable's and an argument's
 _MEMBERS = 64  # of a list or dictionary that are looked at
@@ -30,7 +34,9 @@ class Readers:
         self._blocks: list[dict[str, Any]] = []
         self._at: dict[int, int] = {}  # the newest block of an address
         self._begins: list[int] = []  # of the operators
-        self._places: dict[tuple[tuple[str, str, int], ...], int] = {}
+        self._places: dict[Place, int] = {}
+        self._here: Place = ()
+        self._since = 0  # the operator with which the program came to this place
         self._objects: dict[int, tuple[Any, dict[str, Any]]] = {}  # by id of a tensor
         self._releasing: list[
             tuple[dict[str, Any], int]
@@ -50,7 +56,8 @@ class Readers:
         self._busy = True
         self._let_go()
         with open(path, "w", encoding="utf-8") as file:
-            json.dump({"begins": self._begins, "blocks": self._blocks, "places": list(self._places)}, file)
+            places = [{"lines": place, "drops": drops(place)} for place in self._places]
+            json.dump({"begins": self._begins, "blocks": self._blocks, "places": places}, file)
 
     def _let_go(self) -> None:
         """Of what variables of the script hold unread: as the next iteration would bind them again."""
@@ -69,6 +76,9 @@ class Readers:
             now = _count()
             self._releasing.clear()
             self._look(now)
+            here = _outside_modules(sys._current_frames().get(self._main)) if self._main is not None else ()
+            if here != self._here:
+                self._here, self._since = here, len(self._begins)
             self._begins.append(now)
             return now, [self._at[one] for one in _addresses(given) if one in self._at]
         finally:
@@ -88,10 +98,22 @@ class Readers:
                 address = tensor.untyped_storage().data_ptr()
                 if address not in inputs and now > begin:
                     self._add(tensor, address, begin, now, name, node, read, number)
+                    if tensor is made and not node and (index := self._at[address]) == len(self._blocks) - 1:
+                        self._blocks[index]["into"] = self._into(function, given, tensor)
                 if address in self._at:
                     self._follow(tensor, self._at[address])
         finally:
             self._busy = False
+
+    def _into(self, function: Any, given: Any, made: Any) -> list[dict[str, Any]]:
+        """The operands that its in-place variant could write into, by their blocks."""
+        found = in_place_of(function, given, made, sys._getframe(2))
+        at = ((self._at.get(one.tensor.untyped_storage().data_ptr()), one) for one in found)
+        return [
+            {"block": index, "name": one.name, "operand": one.words, "grad": one.tensor.requires_grad}
+            for index, one in at
+            if index is not None
+        ]
 
     def _add(
         self, tensor: Any, address: int, begin: int, now: int, name: str, node: str, read: list[int], number: int
@@ -112,6 +134,7 @@ class Readers:
                 "shape": list(tensor.shape),
                 "grad": torch.is_grad_enabled(),
                 "inputs": list(dict.fromkeys(read)),
+                "into": [],
                 "reads": [],
                 "objects": [],
                 "saved": [],
@@ -151,7 +174,7 @@ class Readers:
             alias = tensor.detach().requires_grad_(tensor.requires_grad)
         finally:
             self._busy = False
-        record: dict[str, Any] = {"number": len(self._begins), "used": None, "gone": None, "by": None}
+        record: dict[str, Any] = {"number": len(self._begins), "used": None, "gone": None, "by": None, "there": False}
         record["lines"] = self._places.setdefault(_outside_modules(sys._getframe(1)), len(self._places))
         if index is not None:
             self._blocks[index]["saved"].append(record)
@@ -172,6 +195,8 @@ class Readers:
             record["by"] = "backward"
         elif self._releasing:
             record["by"] = self._releasing[-1][0]["dead"]["number"]
+        else:
+            record["there"] = record["number"] >= self._since
 
     # What the program's variables hold.
 
@@ -234,7 +259,7 @@ class _Saved:
         self.readers.let_go(self.record)
 
 
-def _outside_modules(frame: FrameType | None) -> tuple[tuple[str, str, int], ...]:
+def _outside_modules(frame: FrameType | None) -> Place:
     """The program's lines that lead here, the innermost first: those outside of calls of modules, if there are."""
     outside: list[tuple[str, str, int]] = []
     inside: list[tuple[str, str, int]] = []

@@ -1,14 +1,17 @@
-"""Rules that know what reads and holds each block, on a log made by hand, without PyTorch."""
+"""Rules that know what reads and holds each block, on a log made by hand, and what a run writes into that log."""
 
 import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from cuptimem.advice import in_place, no_grad, release
 from cuptimem.advice.program import Program
 from cuptimem.advice.readers import Readers
 from cuptimem.advice.technique import Change
 from cuptimem.report.stacks import Frame
+from cuptimem.simulation import dropped
 from tests.tools.advice import test_rules
 
 LINE = Frame("train.py", "forward", 3)
@@ -23,10 +26,11 @@ def program(tmp_path: Path, *blocks: dict[str, Any]) -> Program:
     log = []
     for number, block in enumerate(blocks):
         common = {"bytes": 100, "operator": "aten.mm.default", "number": number, "node": "", "dtype": "float32"}
-        lists = {name: [] for name in ("shape", "inputs", "reads", "objects", "saved")}
+        lists = {name: [] for name in ("shape", "inputs", "into", "reads", "objects", "saved")}
         log.append({**common, **lists, "grad": True, **block, "begin": block["begin"] - 1, "end": block["begin"]})
     path = tmp_path / "readers.json"
-    path.write_text(json.dumps({"begins": list(range(0, 90, 2)), "blocks": log, "places": [[TRAINS], [METRIC]]}))
+    places = [{"lines": [TRAINS], "drops": None}, {"lines": [METRIC], "drops": "x"}, {"lines": [METRIC], "drops": None}]
+    path.write_text(json.dumps({"begins": list(range(0, 90, 2)), "blocks": log, "places": places}))
     spans = [(block["begin"], block["last"], 100, 0, row) for block in blocks]
     return test_rules.program(*spans, device="cuda:0", readers=Readers(REPORT, path))
 
@@ -36,7 +40,7 @@ def held(gone: int, dead: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def saved(number: int, used: int | None, gone: int, by: str | None = None, lines: int = 0) -> dict[str, Any]:
-    return {"number": number, "used": used, "gone": gone, "by": by, "lines": lines}
+    return {"number": number, "used": used, "gone": gone, "by": by, "lines": lines, "there": False}
 
 
 def peak(one: Program, change: Change | str) -> int:
@@ -62,31 +66,151 @@ def test_what_is_read_later_or_held_by_something_unknown_stays(tmp_path: Path) -
     assert isinstance(release.release(one, one.blocks, ""), str)
 
 
-def test_a_graph_that_nothing_runs_beside_one_that_trains(tmp_path: Path) -> None:
+def test_a_graph_that_nothing_can_run_beside_one_that_trains(tmp_path: Path) -> None:
+    """Not where a branch that was not taken may ask for its gradients, nor at a line that trains."""
     trained = {"begin": 1, "last": 30, "saved": [saved(1, 28, 29, "backward")]}
-    unrun = {"begin": 3, "last": 40, "saved": [saved(2, None, 39, lines=1)], "reads": [[4, "aten.mm.default", "", 2]]}
-    one = program(tmp_path, trained, unrun, {"begin": 20, "last": 25, "objects": [held(24)]})
-    change = no_grad.no_grad(one, one.blocks, "")
-    assert peak(one, change) == 200 and isinstance(change, Change) and change.frame == Frame(*METRIC)
-    same_line = {**unrun, "saved": [saved(2, None, 39)]}
-    one = program(tmp_path, trained, same_line, {"begin": 20, "last": 25, "objects": [held(24)]})
-    assert isinstance(no_grad.no_grad(one, one.blocks, ""), str)
+    reads = [[4, "aten.mm.default", "", 2]]
+
+    def found(lines: int, name: str = "x") -> tuple[Program, Change | str]:
+        held_by = {"begin": 2, "last": 40, "objects": [held(39, {**DEAD, "name": name})]}
+        unrun = {"begin": 3, "last": 40, "saved": [saved(2, None, 39, "2:x", lines)], "reads": reads}
+        one = program(tmp_path, trained, held_by, unrun, {"begin": 20, "last": 25, "objects": [held(24)]})
+        return one, no_grad.no_grad(one, one.blocks, "")
+
+    one, change = found(1)
+    assert peak(one, change) == one.peak - 100 and isinstance(change, Change) and change.frame == Frame(*METRIC)
+    branch = "a branch that was not taken may ask for the gradients of the graph that no backward pass ran"
+    assert found(2)[1] == branch
+    assert found(1, "other")[1] == branch
+    assert "no graph" in str(found(0)[1])
+
+
+INTO = {"block": 0, "name": "x", "operand": "the first operand", "grad": True}
 
 
 def test_in_place_where_nothing_else_needs_the_input(tmp_path: Path) -> None:
     """Not what autograd keeps, unless its operator would keep the output."""
 
-    def changed(operator: str, **source: Any) -> Change | str:
-        given = {"begin": 1, "last": 12, "objects": [held(11)], "reads": [[3, operator, "", 1]], **source}
-        made = {"begin": 3, "last": 12, "operator": operator, "inputs": [0], "objects": [held(11)]}
-        one = program(tmp_path, given, made)
+    def changed(operator: str = "aten.mul.Tensor", into: Any = INTO, also: Any = (), **source: Any) -> Change | str:
+        reads, dead = [[3, operator, "", 1]], [held(11, {**DEAD, "from": 4})]
+        given = {"begin": 1, "last": 12, "objects": dead, "reads": reads, **source}
+        made = {"begin": 3, "last": 12, "operator": operator, "inputs": [0], "into": [into], "objects": [held(11)]}
+        one = program(tmp_path, given, made, *also)
         change = in_place.in_place(one, one.blocks, "")
         assert isinstance(change, str) or peak(one, change) == 100
         return change
 
-    assert isinstance(changed("aten.mul.Tensor"), Change)
+    change = changed()
+    assert isinstance(change, Change)
+    assert change.write == "x.mul_(), which writes into x, in the place of mul: nothing reads that again"
     assert isinstance(changed("aten.mm.default"), str)
-    assert isinstance(changed("aten.mul.Tensor", saved=[saved(1, 8, 9, "backward")]), str)
-    assert isinstance(changed("aten.mul.Tensor", reads=[[7, "aten.mm.default", "", 4]]), str)
+    assert isinstance(changed(saved=[saved(1, 8, 9, "backward")]), str)
+    assert isinstance(changed(reads=[[7, "aten.mm.default", "", 4]]), str)
+    assert isinstance(changed(objects=[held(11)]), str)  # something else holds it
+    assert isinstance(changed(into={**INTO, "name": ""}), str)  # made on the way by the call itself
     backward = [[3, "aten.leaky_relu.default", "", 1], [9, "aten.leaky_relu_backward.default", "LeakyReluBackward0", 5]]
-    assert isinstance(changed("aten.leaky_relu.default", saved=[saved(1, 8, 9, "backward")], reads=backward), Change)
+    keeps = {"saved": [saved(1, 8, 9, "backward")], "reads": backward}
+    assert isinstance(changed("aten.leaky_relu.default", **keeps), Change)
+    detached = {**INTO, "grad": False}  # then it is the input's own operator that keeps its output
+    assert isinstance(changed("aten.leaky_relu.default", detached, **keeps), str)
+
+
+def test_in_place_at_a_line_that_also_has_to_make_another(tmp_path: Path) -> None:
+    given = {"begin": 1, "last": 12, "objects": [held(11, {**DEAD, "from": 4})]}
+    made = {"begin": 3, "last": 12, "operator": "aten.mul.Tensor", "objects": [held(11)]}
+    other = {**made, "begin": 20, "last": 24, "objects": [held(23)]}
+    one = program(tmp_path, given, {**made, "into": [INTO]}, other)
+    assert isinstance(in_place.in_place(one, one.blocks, ""), str)
+    one = program(tmp_path, given, {**made, "into": [INTO]}, {**other, "operator": "aten.mm.default"})
+    assert isinstance(in_place.in_place(one, one.blocks, ""), Change)
+
+
+OPERATORS = """
+import sys
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from cuptimem.simulation.operands import in_place_of
+
+class Mode(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            of = in_place_of(func, (args, kwargs or {}), made, sys._getframe(1))
+            found.extend((one.name, one.words) for one in of)
+        return made
+
+def needs(grad=False):
+    return torch.ones(4, 4, requires_grad=grad)
+
+def row():
+    return torch.ones(4)
+
+found = []
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("x, y = needs(), needs(); z = x * y", [("x", "the first operand"), ("y", "the second operand")]),
+        ("x, y = needs(), needs(); z = x - y; x.sum()", []),  # y would take -= with the wrong sign
+        ("x, y = needs(), needs(); z = x - y; y.sum()", [("x", "the first operand")]),
+        ("x, y = needs(), needs(); z = x / y; x.sum()", []),
+        ("x, y = needs(), needs(); z = x.lerp(y, 0.5); x.sum()", []),
+        ("x, y = needs(), needs(); z = torch.add(x, y, alpha=2); x.sum()", []),
+        ("x = needs(); z = torch.pow(2.0, x)", []),
+        ("x = needs(); z = x + row()", [("x", "the first operand")]),
+        ("x, y = row(), needs(); z = x * y; y.sum()", []),  # broadcast
+        ("x = needs(); z = x[:2] * 2", []),  # of a larger one
+        ("x = needs(); z = x - x.T", []),  # reads what it would have written
+        ("x = needs(); z = x.int() * 1.5", []),
+        ("x = needs(True); z = x * 2", []),  # a leaf
+        ("x = needs(True).view(16); z = x * 2", []),  # a leaf's memory
+        ("x = needs(True)\n  with torch.no_grad(): z = x.view(16) * 2", [("", "its input")]),
+        ("x = needs(True) + 1; z = x * 2", [("x", "its input")]),
+        ("x = needs(); z = x * 2\n  if len(z) > 4: x.sum()", []),  # a branch not taken
+        ("x = needs(); y = [x]; z = x * 2; return y", []),
+        ("x = needs()\n  for _ in range(2): x = x * 2", [("x", "its input")] * 2),
+    ],
+)
+def test_operands_that_may_be_written_into(tmp_path: Path, lines: str, said: list[tuple[str, str]]) -> None:
+    """As the program's own code and autograd have it."""
+    variables: dict[str, Any] = {}
+    exec(compile(OPERATORS, "operators.py", "exec"), variables)
+    script = tmp_path / "train.py"
+    exec(compile(f"def run():\n  {lines}\n", script, "exec"), variables)
+    with variables["Mode"]():
+        variables["run"]()
+    assert variables["found"] == said
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("goal = net(x)\nF.mse_loss(out, goal.detach())", "goal"),
+        ("goal = net(x)\nif step >= 100: loss = loss + 0.1 * goal\nprint(goal.item())", None),
+        ("goal = net(x)\nif step % 2 == 0: print(float(goal), goal.shape)", "goal"),
+        ("goal = net(x)\nsums.append(goal)", None),
+        ("goal = net(x)\ndef later(): return goal", None),
+        ("sums.append(net(x).mean().item())", ""),
+        ("sums.append(net(x).mean())", None),
+        ("total += net(x).mean().item()", ""),
+        ("total += net(x).mean()", None),
+        ("self.goal = net(x)", None),
+        ("goal, other = net(x)", None),
+        ("correct = net(x).argmax(1) == y", ""),
+    ],
+)
+def test_gradients_that_no_code_asks_for(tmp_path: Path, lines: str, found: str | None) -> None:
+    """On no branch, taken or not."""
+    script = tmp_path / "train.py"
+    script.write_text(lines)
+    assert dropped.drops(((str(script), "<module>", 1),)) == found
+
+
+def test_gradients_of_what_is_returned(tmp_path: Path) -> None:
+    """Then what the caller does with it counts."""
+    script = tmp_path / "train.py"
+    script.write_text("def score(x):\n  return net(x)\na = score(x)\nprint(a.item())\nb = score(x)\nb.backward()\n")
+    for line, said in ((3, "a"), (5, None)):
+        assert dropped.drops(((str(script), "score", 2), (str(script), "<module>", line))) == said
