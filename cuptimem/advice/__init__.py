@@ -7,6 +7,7 @@ blocks, whose new maximum may lie elsewhere.
 from cuptimem.advice import recorded
 from cuptimem.advice.budget import fit
 from cuptimem.advice.catalogue import TECHNIQUES
+from cuptimem.advice.in_place import IN_PLACE
 from cuptimem.advice.program import Block
 from cuptimem.advice.readers import Readers
 from cuptimem.advice.technique import Change, Technique, worst
@@ -16,7 +17,7 @@ from cuptimem.report.model import Report
 
 LEAST = 0.02  # of the peak: less is no proposal
 
-__all__ = ["advise", "estimate", "fit"]
+__all__ = ["advise", "estimate", "fit", "operators_in_place"]
 
 
 def advise(report: Report, device: str | None = None, readers: Readers | None = None) -> Advice:
@@ -53,6 +54,13 @@ def advise(report: Report, device: str | None = None, readers: Readers | None = 
                 proposals.append(made)
     proposals.sort(key=lambda one: (not one.free, one.bytes))
     return Advice(peak.device, program.peak, lived.step, tuple(proposals), tuple(rejected), note=lived.note)
+
+
+def operators_in_place(report: Report, readers: Readers | None) -> tuple[tuple[str, int, str, str], ...]:
+    """Those that the proposal of in_place names: the file, the line, the operator and its operand (self or other)."""
+    program = recorded.read(readers, report.peak.device)
+    change = IN_PLACE.rule(program, program.blocks, "") if program is not None else ""
+    return change.operators if isinstance(change, Change) else ()
 
 
 def estimate(

@@ -110,7 +110,9 @@ def _read(program: Program, blocks: list[Block]) -> Change | str:
         for other in others
         if (frame := user_frame(other[0].of.stack)) is not None
     ]
-    return Change(edited, user_frame(output.of.stack), f"{_say(program, output, into)}{''.join(also)}")
+    write = f"{_say(program, output, into)}{''.join(also)}"
+    operators = tuple((*place, largest[place][1].argument) for place in chosen)
+    return Change(edited, user_frame(output.of.stack), write, operators=operators)
 
 
 def _operator(life: Life | None) -> str:

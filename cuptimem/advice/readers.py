@@ -89,11 +89,13 @@ class Saved:
 class Operand:
     """Of the operator of a block, into which its variant in place could write: nothing reads its variables again.
 
-    birth: of its block. name: of the variable, "" for none. words: which operand it is. grad: whether it requires grad.
+    birth: of its block. name: of the variable, "" for none. argument: self or other, and words for that. grad: whether
+    it requires grad.
     """
 
     birth: int
     name: str
+    argument: str
     words: str
     grad: bool
 
@@ -186,7 +188,7 @@ class Readers:
             row = self._log["blocks"][number]
             inputs = tuple(births[i] for one in row["inputs"] if (i := found[one]) is not None)
             into = tuple(
-                Operand(births[i], one["name"], one["operand"], one["grad"])
+                Operand(births[i], one["name"], one["argument"], one["operand"], one["grad"])
                 for one in row["into"]
                 if (i := found[one["block"]]) is not None
             )

@@ -18,6 +18,7 @@ class Change:
     write: str
     cost: str = "none"
     note: str = ""  # what an estimate says beside it
+    operators: tuple[tuple[str, int, str, str], ...] = ()  # in place: the file, the line, the operator and the operand
 
 
 # Of a program, its blocks (which another change may have edited) and a value that the user gave ("" for none); a text

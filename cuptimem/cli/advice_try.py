@@ -18,6 +18,7 @@ from cuptimem.output.text import terminal
 from cuptimem.report.advice import Advice
 
 if TYPE_CHECKING:
+    from cuptimem.advice.readers import Readers
     from cuptimem.simulation.tries import Tried
 
 FAILED = 5  # exit code, as `simulate` has it: the program itself failed
@@ -101,6 +102,7 @@ def run(
             device=device,
             trace=trace,
             readers=readers,
+            operators=lambda: _in_place(trace, readers),
             progress=progress,
         )
         failed = found[0].peak_bytes is None
@@ -120,12 +122,11 @@ def run(
 
 
 def _of_advice(tried: "Tried", advised: Advice | None) -> "Tried":
-    """Operators in place are advised by readers, modules are what a try puts in place: no answer to the former."""
+    """What a try could not put where the advice has it is no proposal: its rule took the line for another."""
     one = advised.proposal(tried.change) if advised is not None else None
-    if one is None or tried.change != "in_place" or one.write.startswith("inplace=True"):
+    if one is None or tried.change != "in_place" or not tried.why_not:
         return tried
-    why = "a try has no operators in place, only modules"
-    return replace(tried, peak_bytes=None, reserved_bytes=None, applied=0, why_not=why)
+    return replace(tried, why_not="", error=tried.why_not)
 
 
 @contextlib.contextmanager
@@ -145,6 +146,21 @@ def exit_at_signals() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
+def _read(readers: str) -> "Readers | None":
+    from cuptimem.advice.readers import Readers
+    from cuptimem.report import load
+
+    return Readers(load.analyze(f"{readers}.cmem", with_lives=True), readers) if os.path.exists(readers) else None
+
+
+def _in_place(trace: str, readers: str) -> tuple[tuple[str, int, str, str], ...]:
+    """The operators that the proposal of in_place names, for its try."""
+    from cuptimem import advice
+    from cuptimem.report import load
+
+    return advice.operators_in_place(load.analyze(trace, with_lives=True), _read(readers))
+
+
 def predict(trace: str, readers: str, tried: Sequence[str]) -> tuple[Advice, dict[str, int]]:
     """What the recording of the program as it is advises, and the peak that it foretells with each change.
 
@@ -152,14 +168,11 @@ def predict(trace: str, readers: str, tried: Sequence[str]) -> tuple[Advice, dic
     prediction.
     """
     from cuptimem import advice
-    from cuptimem.advice.readers import Readers
     from cuptimem.report import load
     from cuptimem.simulation import changes
 
     report = load.analyze(trace, with_lives=True)
-    read = None
-    if os.path.exists(readers):
-        read = Readers(load.analyze(f"{readers}.cmem", with_lives=True), readers)
+    read = _read(readers)
     predicted = {}
     for change in tried:
         # "*" is all modules: a technique has no value for that.

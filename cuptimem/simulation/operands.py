@@ -20,10 +20,12 @@ _MEMBERS = 64  # of a list or dictionary that are looked at
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """name: of the variable in the program's own frame that holds it, "" for none. words: which one it is."""
+    """name: of the variable in the program's own frame that holds it, "" for none. argument: self or other, and words
+    for that."""
 
     tensor: Any
     name: str
+    argument: str
     words: str
 
 
@@ -44,7 +46,7 @@ def in_place_of(
             continue
         variable = _variable(tensor, frame)
         if variable is not None:
-            found.append(Operand(tensor, variable, words if len(tensors) > 1 else "its input"))
+            found.append(Operand(tensor, variable, name, words if len(tensors) > 1 else "its input"))
     return found
 
 

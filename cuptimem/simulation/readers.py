@@ -110,7 +110,13 @@ class Readers:
         found = in_place_of(function, given, made, sys._getframe(2))
         at = ((self._at.get(one.tensor.untyped_storage().data_ptr()), one) for one in found)
         return [
-            {"block": index, "name": one.name, "operand": one.words, "grad": one.tensor.requires_grad}
+            {
+                "block": index,
+                "name": one.name,
+                "argument": one.argument,
+                "operand": one.words,
+                "grad": one.tensor.requires_grad,
+            }
             for index, one in at
             if index is not None
         ]

@@ -66,6 +66,7 @@ def run(
     timeout: float = TIMEOUT,
     trace: str = "",
     readers: str = "",
+    operators: Callable[[], Sequence[changes.Operator]] = tuple,
     progress: Callable[[int, int, str], None] = lambda number, total, change: None,
 ) -> list[Tried]:
     """The program as it is, and with each of the changes; changes that go together are written A+B=VALUE.
@@ -74,8 +75,9 @@ def run(
     which a try ends; None: it runs to its end, as one without an optimizer does, and as all tries do where a change
     acts in evaluation. device: as Server has it. trace: the program as it is is recorded there, "" for
     nowhere. readers: on the simulated device it runs once more with readers, which are written there, and recorded
-    beside them (.cmem). progress is called with the number of each try, their total and the change. If the program as
-    it is fails, nothing else is tried.
+    beside them (.cmem). operators: asked behind that, for what in_place is about in the place of modules. progress is
+    called with the number of each try, their total and the change. If the program as it is fails, nothing else is
+    tried.
 
     Raises Error where nothing can be tried at all: no such change, no torch for that device.
     """
@@ -88,15 +90,17 @@ def run(
         if not found[0].is_answer:
             return found
         server.import_what_was_used()
+        in_place: Sequence[changes.Operator] = ()
         if readers and device != CPU:
             read = server.run(words, "", steps, timeout, trace=f"{readers}.cmem", readers=readers)
             found[0] = replace(found[0], unread=_unread(found[0], read))
+            in_place = () if found[0].unread else operators()
         chosen = changes.usual(found[0].steps > 0) if tried is None else tried
         if tried is None and readers and "no_grad" not in chosen:  # which a training may lack within its steps, too
             chosen = [*chosen, "no_grad"]
         for number, change in enumerate(chosen, 1):
             progress(number, len(chosen) + 1, change)
-            found.append(server.run(words, change, steps, timeout))
+            found.append(server.run(words, change, steps, timeout, operators=in_place))
         return found
 
 
@@ -149,12 +153,13 @@ class Server:
         trace: str = "",
         environment: Mapping[str, str] | None = None,
         readers: str = "",
+        operators: Sequence[changes.Operator] = (),
     ) -> Tried:
         """A program (its script, -m or -c first) with one change or combination; "" for the program as it is.
 
         folder: where it runs, the present one by default. trace: where it is recorded, "" for nowhere. environment:
         variables that it gets besides. readers: where what reads its blocks is written (readers.py), "" for
-        nowhere.
+        nowhere. operators: what in_place is about, in the place of modules.
         """
         place = os.path.join(self._folder, str(self._number))
         self._number += 1
@@ -166,6 +171,7 @@ class Server:
             "folder": folder or os.getcwd(),
             "trace": trace,
             "readers": readers,
+            "operators": list(operators),
             "environment": dict(environment or {}),
             "result": f"{place}.json",
             "output": f"{place}.txt",

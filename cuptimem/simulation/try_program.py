@@ -45,7 +45,7 @@ class Run:
             parts = changes.parse(self._request["change"]) if self._request["change"] else []
             try_files.keep_own(self._request["result"] + ".saved")
             self._prepare()
-            self._installed = changes.install(parts, self._request["device"])
+            self._installed = changes.install(parts, self._request["device"], self._request["operators"])
             register_optimizer_step_post_hook(self._stepped)
             self._execute()
         except SystemExit as end:

@@ -1,4 +1,4 @@
-"""What tries found, as text: two tables of what changes the peak, and a line for each of the others."""
+"""What tries found, as text: tables of what changes the peak, and a line for each of the others."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,11 @@ from cuptimem.simulation.tries import CPU, Tried
 LEAST = 0.02  # of the peak: what saves less is named, and no row
 
 _LINES = 12  # of a failed program's output
-_FREE = ((True, "free: no slower, equal up to rounding"), (False, "trades: each with its cost"))
+_TABLES = {
+    (True, True): "free: no slower, equal up to rounding",
+    (True, False): "free, but not tried: as predicted alone; why stands below",
+    (False, None): "trades: each with its cost",
+}  # by whether it is free, and whether it was tried; of a trade that is no matter
 
 
 def blocks(
@@ -32,13 +36,18 @@ def blocks(
     advised_rows = proposals.keys() - {one.change for one in tried if one.error is not None}
     rows = [one for one in tried if _is_row(one, as_it_is) or one.change in advised_rows]
     rows.sort(key=lambda one: _peak(one, proposals))
-    for is_free, words in _FREE:
-        if chosen := [one for one in rows if changes.is_free(one.change) is is_free]:
+    for kind, words in _TABLES.items():
+        if chosen := [one for one in rows if _kind(one) == kind]:
             result += [Text(words, "strong"), _table(chosen, as_it_is, predicted, proposals), Text()]
     little = [one for one in tried if one.is_answer and one not in rows]
     unread = [f"not known is what reads a block last: {as_it_is.unread}"] if as_it_is.unread else []
     lines = (*_little(little, as_it_is), *_without(tried), *unread, *_later(as_it_is))
     return result + [Text(line, hang=2, prose=True) for line in lines]
+
+
+def _kind(one: Tried) -> tuple[bool, bool | None]:
+    is_free = changes.is_free(one.change)
+    return is_free, one.is_answer if is_free else None
 
 
 def _later(as_it_is: Tried) -> list[str]:

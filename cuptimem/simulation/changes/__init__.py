@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from cuptimem.simulation.changes.change import Change
 
 
+Operator = tuple[str, int, str, str]  # the file and line that call it, its name, the operand: self or other
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One of the changes. value: what it takes behind "=", "" for nothing; default: where that is left out."""
@@ -100,13 +103,17 @@ def _check(name: str, value: str) -> None:
         raise Error(f"autocast takes bf16 or fp16, not {value!r}")
 
 
-def install(parts: Sequence[tuple[str, str]], device: str) -> "list[Change]":
-    """Puts the changes into this process, in which the program begins next. device: "cuda" or "cpu"."""
+def install(parts: Sequence[tuple[str, str]], device: str, operators: Sequence[Operator] = ()) -> "list[Change]":
+    """Puts the changes into this process, in which the program begins next. device: "cuda" or "cpu". operators: those
+    that in_place is about, in the place of modules."""
     made = []
     for name, value in parts:
         kind = KINDS[name]
-        make = getattr(import_module(f"{__name__}.{kind.home}"), kind.name)
-        made.append(make(name, value, device))
+        home = import_module(f"{__name__}.{kind.home}")
+        if name == "in_place" and operators:
+            made.append(home.OperatorsInPlace(name, operators, device))
+        else:
+            made.append(getattr(home, kind.name)(name, value, device))
     for change in made:
         change.install()
     return made

@@ -1,13 +1,19 @@
 """What forward keeps of activations for backward."""
 
+import inspect
+import os
+import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
-from cuptimem.simulation.changes import calls
+from cuptimem.simulation.changes import Operator, calls
 from cuptimem.simulation.changes.change import Change
+from cuptimem.simulation.places import user_place
 
 _IN_PLACE = (nn.LeakyReLU, nn.ELU, nn.Hardtanh, nn.ReLU)  # ReLU6 is a Hardtanh
 
@@ -26,6 +32,53 @@ class InPlace(Change):
             if isinstance(module, _IN_PLACE) and not module.inplace:
                 module.inplace = True
                 self.applied += 1
+
+
+class OperatorsInPlace(Change):
+    """The variants in place of operators that lines of the program call. value: the operators, of Operator each."""
+
+    why_not = "the lines that a recording names do not call the operators themselves"
+
+    def __init__(self, name: str, operators: Sequence[Operator], device: str) -> None:
+        super().__init__(name, "", device)
+        places = ((os.path.realpath(file), line, operator) for file, line, operator, _ in operators)
+        self._arguments = dict(zip(places, (one[-1] for one in operators), strict=True))
+        self._left = set(self._arguments)
+
+    def install(self) -> None:
+        mode: Any = _Calls(self)
+        mode.__enter__()
+
+    def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        name = getattr(function, "__name__", "")
+        operator = _NAMED.get(name, name)
+        if operator not in {place[-1] for place in self._arguments}:
+            return function(*arguments, **keywords)
+        file, line, _ = user_place(sys._getframe(2))
+        place = os.path.realpath(file), line, operator
+        argument = self._arguments.get(place)
+        if argument is None or torch._C._current_graph_task_id() != -1:
+            return function(*arguments, **keywords)
+        self._left.discard(place)
+        self.applied = 0 if self._left else self.applied + 1
+        if getattr(function, "__module__", "") == nn.functional.__name__:
+            given = inspect.signature(function).bind(*arguments, **keywords)
+            given.arguments["inplace"] = True
+            return function(*given.args, **given.kwargs)
+        into, *others = reversed(arguments) if argument == "other" else arguments
+        return getattr(into, f"{operator}_")(*others, **keywords)
+
+
+_NAMED = {"relu6": "hardtanh"}  # the operator of a function with another name
+
+
+class _Calls(TorchFunctionMode):
+    def __init__(self, change: OperatorsInPlace) -> None:
+        super().__init__()
+        self._change = change
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._change.call(func, args, kwargs or {})
 
 
 class Offload(Change):

@@ -85,7 +85,7 @@ def test_a_graph_that_nothing_can_run_beside_one_that_trains(tmp_path: Path) -> 
     assert "no graph" in str(found(0)[1])
 
 
-INTO = {"block": 0, "name": "x", "operand": "the first operand", "grad": True}
+INTO = {"block": 0, "name": "x", "argument": "self", "operand": "the first operand", "grad": True}
 
 
 def test_in_place_where_nothing_else_needs_the_input(tmp_path: Path) -> None:

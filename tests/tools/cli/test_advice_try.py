@@ -81,7 +81,7 @@ FOUND = [
 SHOWN = """\
 train.py on a simulated h100: peak 1000.0 MiB (1.1 GiB reserved) in 3 steps; 7 changes tried
 
-free: no slower, equal up to rounding
+free, but not tried: as predicted alone; why stands below
   change              saves       peak tried  predicted  reserved  where          write                         cost
   fused_attention  80.0 MiB  8 %           -  920.0 MiB         -  /w/model.py:9  scaled_dot_product_attention  none
 

@@ -1,4 +1,5 @@
-"""What nothing reads again, and is there all the same: of each case as it is, and with its change by hand."""
+"""What nothing reads again, and is there all the same: of each case as it is, and with its change by hand; and what
+looks like it, where the change would be wrong."""
 
 import argparse
 
@@ -7,9 +8,14 @@ import torch.nn.functional as F
 from torch import nn
 
 
+def show(result):
+    """What the program computes; on the simulated device that is nothing but a shape."""
+    print(result.shape if DEVICE == "cuda" else repr(result.double().sum().item()))
+
+
 def held(by_hand):
     """A variable holds what two products have read already."""
-    first = torch.rand(1024, 1024, device="cuda")
+    first = torch.rand(1024, 1024, device=DEVICE)
 
     def power(frames):
         frames = frames * 2
@@ -20,18 +26,18 @@ def held(by_hand):
 
     with torch.no_grad():
         for _ in range(3):
-            print(power(torch.rand(4096, 1024, device="cuda")).shape)
+            show(power(torch.rand(4096, 1024, device=DEVICE)))
 
 
 def graph(by_hand):
     """Within a step that trains: a second model's graph, which no backward pass runs, until its name is bound again."""
     models = [
-        nn.Sequential(*(layer for _ in range(6) for layer in (nn.Linear(256, 256), nn.Tanh()))).cuda() for _ in "ab"
+        nn.Sequential(*(layer for _ in range(6) for layer in (nn.Linear(256, 256), nn.Tanh()))).to(DEVICE) for _ in "ab"
     ]
     model, other = models
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(3):
-        x = torch.randn(4096, 256, device="cuda")
+        x = torch.randn(4096, 256, device=DEVICE)
         with torch.set_grad_enabled(by_hand != "no_grad"):
             goal = other(x).mean(1)
         loss = F.mse_loss(model(x).mean(1), goal.detach())
@@ -39,39 +45,98 @@ def graph(by_hand):
             del goal
         optimizer.zero_grad()
         loss.backward()
+        show(loss.detach())
         optimizer.step()
 
 
 def elementwise(by_hand):
     """The last reader of its input writes as much again; ReLU behind a layer is not at the peak."""
-    layer = nn.Linear(1024, 1024).cuda()
+    layer = nn.Linear(1024, 1024).to(DEVICE)
     with torch.no_grad():
         for _ in range(3):
-            x = F.relu(layer(torch.rand(4096, 1024, device="cuda")))
+            x = F.relu(layer(torch.rand(4096, 1024, device=DEVICE)))
             x = torch.cat([x, x, x])
             x = x.mul_(0.5) if by_hand else x * 0.5
-            print(x.shape)
+            show(x)
 
 
 def leaky(by_hand):
     """Autograd keeps the input, and would keep the output where that lies in it."""
-    layers = nn.ModuleList(nn.Linear(512, 512) for _ in range(6)).cuda()
+    layers = nn.ModuleList(nn.Linear(512, 512) for _ in range(6)).to(DEVICE)
     optimizer = torch.optim.SGD(layers.parameters(), lr=0.1)
     for _ in range(3):
-        x = torch.randn(4096, 512, device="cuda")
+        x = torch.randn(4096, 512, device=DEVICE)
         for layer in layers:
             x = layer(x)
             x = F.leaky_relu(x, 0.1, inplace=bool(by_hand))
         optimizer.zero_grad()
         x.mean().backward()
+        show(layers[0].weight.grad)
         optimizer.step()
 
 
-CASES = {function.__name__: function for function in (held, graph, elementwise, leaky)}
+def subtracted(by_hand):
+    """The second operand is read no more, the first one is."""
+    layer = nn.Linear(1024, 1024).to(DEVICE)
+    with torch.no_grad():
+        x = torch.rand(4096, 1024, device=DEVICE)
+        for _ in range(3):
+            guess = layer(x)
+            step = guess.sub_(x) if by_hand else x - guess
+            x = torch.cat([x, step]).view(2, -1, 1024).amax(0)
+        show(x)
+
+
+def leaf(by_hand):
+    """Of which the gradient is asked for."""
+    layer = nn.Linear(1024, 8).to(DEVICE).requires_grad_(False)
+    for _ in range(3):
+        x = torch.rand(4096, 1024, device=DEVICE, requires_grad=True)
+        score = layer(x.mul_(2) if by_hand else x * 2).sum()
+        score.backward()
+        show(x.grad)
+
+
+def later(by_hand):
+    """A step that is to come reads what the first ones do not."""
+    layer = nn.Linear(1024, 1024).to(DEVICE)
+    with torch.no_grad():
+        x = torch.rand(4096, 1024, device=DEVICE)
+        for step in range(5):
+            guess = layer(x)
+            half = guess.mul_(0.5) if by_hand else guess * 0.5
+            if step == 4 and DEVICE == "cpu":
+                show(guess)
+            x = torch.cat([half, half])[:4096]
+
+
+def branch(by_hand):
+    """A step that is to come runs the graph that the first ones do not."""
+    model, other = (nn.Sequential(nn.Linear(256, 1024), nn.Tanh(), nn.Linear(1024, 256)).to(DEVICE) for _ in "ab")
+    optimizer = torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1)
+    for step in range(6):
+        x = torch.randn(4096, 256, device=DEVICE)
+        y = model(x)
+        loss = F.mse_loss(y, x)
+        with torch.set_grad_enabled(not by_hand):
+            extra = other(y).square().mean()
+        if step >= 4:
+            loss = loss + extra
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 2 == 0 or step == 5:
+            show(extra.detach())
+
+
+CASES = {function.__name__: function for function in (held, graph, elementwise, leaky, subtracted, leaf, later, branch)}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--case", choices=CASES)
     parser.add_argument("--hand", default="")
+    parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
+    DEVICE = options.device
+    torch.manual_seed(0)
     CASES[options.case](options.hand)
