@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+DEVICE = "cuda"
+
 
 def show(result):
     """What the program computes; on the simulated device that is nothing but a shape."""
@@ -135,8 +137,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--case", choices=CASES)
     parser.add_argument("--hand", default="")
-    parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
-    DEVICE = options.device
-    torch.manual_seed(0)
     CASES[options.case](options.hand)
