@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cuptimem.advice.readers import Readers
     from cuptimem.simulation.tries import Tried
 
+_NOT_SURE = "what is surely read no more saves less than 2%"
 FAILED = 5  # exit code, as `simulate` has it: the program itself failed
 
 
@@ -122,11 +123,14 @@ def run(
 
 
 def _of_advice(tried: "Tried", advised: Advice | None) -> "Tried":
-    """What a try could not put where the advice has it is no proposal: its rule took the line for another."""
-    one = advised.proposal(tried.change) if advised is not None else None
-    if one is None or tried.change != "in_place" or not tried.why_not:
+    """What a try could not put where the advice has it is no proposal: its rule took the line for another. What the
+    advice does not have is no answer: a module in place may change what the program computes, and no try shows that."""
+    if tried.change != "in_place" or advised is None:
         return tried
-    return replace(tried, why_not="", error=tried.why_not)
+    if advised.proposal(tried.change) is not None:
+        return replace(tried, why_not="", error=tried.why_not) if tried.why_not else tried
+    why = next((one.reason for one in advised.rejected if one.technique == tried.change and one.reason), _NOT_SURE)
+    return tried if tried.error or tried.why_not else replace(tried, peak_bytes=None, reserved_bytes=None, why_not=why)
 
 
 @contextlib.contextmanager

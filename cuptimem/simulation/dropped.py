@@ -53,7 +53,7 @@ def _of_line(file: str, line: int) -> str | None:
 def _tree(file: str) -> ast.Module | None:
     try:
         return ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
+    except (SyntaxError, ValueError):  # the latter: of null bytes
         return None
 
 

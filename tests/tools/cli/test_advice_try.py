@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from cuptimem.cli import advice_try
 from cuptimem.errors import Error
 from cuptimem.output.text import text
-from cuptimem.report.advice import Advice, Proposal
+from cuptimem.report.advice import Advice, Proposal, Rejected
 from cuptimem.report.stacks import Frame
 from cuptimem.simulation import as_json, changes, try_imports, try_views
 from cuptimem.simulation.tries import Tried
@@ -145,6 +146,22 @@ def test_view_of_a_program_that_fails() -> None:
     ]
 
 
+def test_in_place_as_the_advice_has_it() -> None:
+    """A module that a try put in place is no row where the advice does not know that nothing else reads its input; nor
+    is what the advice has at lines where the try found it not."""
+    proposal = Proposal("in_place", True, 1, 1, Frame("/w/model.py", "f", 9), "x.mul_()", "none", "exact")
+    tried = Tried("in_place", 900 * MIB, 1000 * MIB, 3)
+    has, has_not = (
+        Advice("cuda:0", 1, 1, (proposal,)),
+        Advice("cuda:0", 1, 1, (), (Rejected("in_place", "read later"),)),
+    )
+    assert advice_try._of_advice(tried, has) == tried
+    silent = advice_try._of_advice(tried, has_not)
+    assert (silent.peak_bytes, silent.why_not, silent.is_answer) == (None, "read later", False)
+    elsewhere = replace(tried, peak_bytes=None, why_not="not there")
+    assert advice_try._of_advice(elsewhere, has).error == "not there"
+
+
 def test_imports_of_a_program(tmp_path: Path) -> None:
     """Of the program's own modules those that they import, nothing of Python's own, nothing that runs."""
     (tmp_path / "mine").mkdir()
@@ -203,6 +220,23 @@ from cuptimem.simulation import tries
 with tries.Server("cpu") as server:
     print(json.dumps([dataclasses.asdict(server.run([program], change)) for program, change in json.load(sys.stdin)]))
 """
+OPERATORS = """
+import dataclasses, json, sys
+from cuptimem.simulation import tries
+with tries.Server("cpu") as server:
+    run = lambda of: server.run(["train.py"], "in_place", operators=[("train.py", *one) for one in of])
+    print(json.dumps([dataclasses.asdict(run(of)) for of in json.load(sys.stdin)]))
+"""
+CALLS = """
+import torch
+import torch.nn.functional as F
+x = torch.ones(1000, 1000, requires_grad=True)
+y = x * 2
+y = y * 3
+z = F.relu6(torch.rand(1000, 1000) - y)
+z = torch.add(torch.ones(1000, 1), z)
+assert z[0, 0] == 1 and y[0, 0] == 6
+"""
 
 
 @pytest.mark.torch
@@ -224,6 +258,22 @@ def test_tries_on_the_cpu(run: Callable[..., Result], tmp_path: Path, hands: lis
     parameters = 2 * (256 * 256 + 256) * 4
     saved = {"sgd": 2 * parameters, "zero_grad_late": 0, "in_place": 1}  # at least
     assert all(peaks[""] - peaks[hand] >= saved[hand] for hand in hands)
+
+
+@pytest.mark.torch
+@pytest.mark.costly
+def test_operators_in_place(run: Callable[..., Result], tmp_path: Path) -> None:
+    """At their lines alone; what autograd or shapes forbid is an error, and what a line does not call not applied."""
+    (tmp_path / "train.py").write_text(CALLS)
+    good = [[6, "mul", "self"], [7, "hardtanh", "self"], [8, "add", "other"]]
+    done = run(
+        "-c", OPERATORS, stdin=json.dumps([good, [[5, "mul", "self"]], [[8, "add", "self"]], [[6, "sub", "self"]]])
+    )
+    assert done.code == 0, done.err
+    works, leaf, shape, other = json.loads(done.out)
+    assert works["error"] is None and works["applied"] == 1 and works["peak_bytes"] > 0
+    assert "leaf Variable that requires grad" in leaf["error"] and "doesn't match the broadcast shape" in shape["error"]
+    assert other["error"] is None and "do not call the operators themselves" in other["why_not"]
 
 
 @pytest.mark.torch
