@@ -81,6 +81,7 @@ def _read(program: Program, blocks: list[Block]) -> Change | str:
     largest: dict[_Place, tuple[Block, Operand]] = {}
     within: dict[int, Block] = {}  # the block in which an output lies, by the output's birth
     stay: set[_Place] = set()
+    kept: set[int] = set()  # outputs that autograd keeps where they lie in their inputs, by birth
     for output in blocks:
         life = program.life(output)
         frame = _editable(output) if output.phase != "backward" else None
@@ -88,11 +89,13 @@ def _read(program: Program, blocks: list[Block]) -> Change | str:
             continue
         place = frame.file, frame.line, _operator(life)  # "": of all that the line calls nothing is known
         into = None if life is None else _into(program, life, output, by_birth)
-        if into is None:
-            if life is None or not _is_cut_short(life, by_birth):
+        if into is None or into.birth in kept:
+            if life is None or into is not None or not _is_cut_short(life, by_birth):
                 stay.add(place)
             continue
         source = by_birth[into.birth]
+        if (of := program.life(source)) is not None and of.saved:
+            kept.add(output.birth)
         whole = within.get(source.birth, source)
         old, new = next((made[id(whole)] for made in places.values() if id(whole) in made), (whole, whole))
         within[output.birth] = whole

@@ -125,6 +125,28 @@ def test_in_place_at_a_line_that_also_has_to_make_another(tmp_path: Path) -> Non
     assert isinstance(in_place.in_place(one, one.blocks, ""), Change)
 
 
+def test_in_place_of_what_autograd_would_keep_then(tmp_path: Path) -> None:
+    """leaky_relu in place saves its output, which mul may not write into."""
+    keeps = {"reads": [[3, "aten.leaky_relu.default", "", 1]], "saved": [saved(1, 8, 9, "backward")]}
+    first = {"begin": 1, "last": 10, "objects": [held(3)], **keeps}
+    dead = [held(6, {**DEAD, "from": 6})]
+    second = {"begin": 3, "last": 7, "operator": "aten.leaky_relu.default", "into": [INTO], "objects": dead}
+    third = {
+        "begin": 5,
+        "last": 12,
+        "operator": "aten.mul.Tensor",
+        "into": [{**INTO, "block": 1}],
+        "objects": [held(11)],
+    }
+    one = program(tmp_path, first, second, third)
+    change = in_place.in_place(one, one.blocks, "")
+    assert isinstance(change, Change) and [name for _, _, name, _ in change.operators] == ["leaky_relu"]
+    unsaved = {**first, "saved": [], "objects": [held(9, {**DEAD, "from": 4, "number": "1:y"})]}
+    one = program(tmp_path, unsaved, second, third)
+    change = in_place.in_place(one, one.blocks, "")
+    assert isinstance(change, Change) and "mul" in [name for _, _, name, _ in change.operators]
+
+
 OPERATORS = """
 import sys
 import torch
