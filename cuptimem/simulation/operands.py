@@ -6,12 +6,12 @@ Only what no way of the program from there on can read: a read that this run did
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
 
-from cuptimem.simulation.last_use import _analysed, forget
+from cuptimem.simulation.last_use import forget, is_read_behind
 from cuptimem.simulation.places import is_programs
 
 _COMMUTATIVE = ("add", "mul")
@@ -77,7 +77,7 @@ def _variable(tensor: Any, frame: FrameType | None) -> str | None:
             names = [name for name, value in variables.items() if any(_is_same(one, tensor) for one in _within(value))]
             same = [name for name in names if variables[name] is tensor]
             forget(frame, variables)
-            if any(_is_live_behind(frame.f_code, frame.f_lasti, name) for name in names):
+            if any(is_read_behind(frame, name) for name in names):
                 return None
             own = (same[0] if same else "") if own is None else own
         frame = frame.f_back
@@ -95,10 +95,3 @@ def _is_same(value: Any, tensor: Any) -> bool:
 def _within(value: Any) -> Iterator[Any]:
     members = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else (value,)
     yield from members if len(members) <= _MEMBERS else ()
-
-
-@lru_cache(None)
-def _is_live_behind(code: CodeType, offset: int, name: str) -> bool:
-    """Whether a way from behind an instruction reads the name before it is bound again."""
-    known = _analysed(code)
-    return name not in known._names or any(name in known._live[i] for i in known._after(known._index(offset)))

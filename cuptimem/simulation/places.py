@@ -91,13 +91,21 @@ class Places:
 
 
 def _line_of(file: str, line: int) -> str:
-    """The line as a traceback would show it. Code may name any file as its own: devices, pipes and files that are too
-    large are not read."""
-    if file not in linecache.cache:
-        try:
-            found = os.stat(file)
-        except (OSError, ValueError):  # ValueError: a NUL
-            return ""
-        if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= _LARGEST:  # those of /proc have no size
-            return ""
-    return linecache.getline(file, line).rstrip("\r\n")
+    """The line as a traceback would show it."""
+    return linecache.getline(file, line).rstrip("\r\n") if _is_source(file) else ""
+
+
+def source(file: str) -> str:
+    """The whole text, as tracebacks have it; "" if there is none."""
+    return "".join(linecache.getlines(file)) if _is_source(file) else ""
+
+
+def _is_source(file: str) -> bool:
+    """Code may name any file as its own: devices, pipes and files that are too large are not read."""
+    if file in linecache.cache:
+        return True
+    try:
+        found = os.stat(file)
+    except (OSError, ValueError):  # ValueError: a NUL
+        return False
+    return stat.S_ISREG(found.st_mode) and 0 < found.st_size <= _LARGEST  # those of /proc have no size

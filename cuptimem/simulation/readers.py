@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from cuptimem.simulation.dropped import drops
-from cuptimem.simulation.last_use import unread
+from cuptimem.simulation.last_use import let_go, unread
 from cuptimem.simulation.operands import in_place_of
 from cuptimem.simulation.places import is_programs
 
@@ -60,7 +60,11 @@ class Readers:
             json.dump({"begins": self._begins, "blocks": self._blocks, "places": places}, file)
 
     def _let_go(self) -> None:
-        """Of what variables of the script hold unread: as the next iteration would bind them again."""
+        """Of what variables hold unread: as the next iteration would bind them again."""
+        found = unread(sys._current_frames().get(self._main)) if self._main is not None else []
+        while found:
+            name, _, frame, _ = found.pop()
+            let_go(frame, name)
         variables = sys.modules["__main__"].__dict__
         for reference, record in list(self._objects.values()):
             name = record["dead"]["name"] if record["dead"] is not None else ""

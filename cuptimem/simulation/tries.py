@@ -67,6 +67,7 @@ def run(
     trace: str = "",
     readers: str = "",
     operators: Callable[[], Sequence[changes.Operator]] = tuple,
+    released: Callable[[], str] = str,
     progress: Callable[[int, int, str], None] = lambda number, total, change: None,
 ) -> list[Tried]:
     """The program as it is, and with each of the changes; changes that go together are written A+B=VALUE.
@@ -75,9 +76,9 @@ def run(
     which a try ends; None: it runs to its end, as one without an optimizer does, and as all tries do where a change
     acts in evaluation. device: as Server has it. trace: the program as it is is recorded there, "" for
     nowhere. readers: on the simulated device it runs once more with readers, which are written there, and recorded
-    beside them (.cmem). operators: asked behind that, for what in_place is about in the place of modules. progress is
-    called with the number of each try, their total and the change. If the program as it is fails, nothing else is
-    tried.
+    beside them (.cmem). operators: asked behind that, for what in_place is about in the place of modules; released: for
+    which variables `release` is tried with (changes/release.py), "" for all. progress is called with the number of each
+    try, their total and the change. If the program as it is fails, nothing else is tried.
 
     Raises Error where nothing can be tried at all: no such change, no torch for that device.
     """
@@ -98,9 +99,12 @@ def run(
         chosen = changes.usual(found[0].steps > 0) if tried is None else tried
         if tried is None and readers and "no_grad" not in chosen:  # which a training may lack within its steps, too
             chosen = [*chosen, "no_grad"]
+        values: Mapping[str, str] = {}
+        if readers and device != CPU and not found[0].unread and any("release" in one for one in chosen):
+            values = {"release": released()}
         for number, change in enumerate(chosen, 1):
             progress(number, len(chosen) + 1, change)
-            found.append(server.run(words, change, steps, timeout, operators=in_place))
+            found.append(server.run(words, change, steps, timeout, operators=in_place, values=values))
         return found
 
 
@@ -154,12 +158,14 @@ class Server:
         environment: Mapping[str, str] | None = None,
         readers: str = "",
         operators: Sequence[changes.Operator] = (),
+        values: Mapping[str, str] | None = None,
     ) -> Tried:
         """A program (its script, -m or -c first) with one change or combination; "" for the program as it is.
 
         folder: where it runs, the present one by default. trace: where it is recorded, "" for nowhere. environment:
         variables that it gets besides. readers: where what reads its blocks is written (readers.py), "" for
-        nowhere. operators: what in_place is about, in the place of modules.
+        nowhere. operators: what in_place is about, in the place of modules. values: by name of a change, what it gets
+        that nobody writes (of release: which variables).
         """
         place = os.path.join(self._folder, str(self._number))
         self._number += 1
@@ -172,6 +178,7 @@ class Server:
             "trace": trace,
             "readers": readers,
             "operators": list(operators),
+            "values": dict(values or {}),
             "environment": dict(environment or {}),
             "result": f"{place}.json",
             "output": f"{place}.txt",

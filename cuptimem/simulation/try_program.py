@@ -18,7 +18,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from cuptimem.simulation import changes, try_files
-from cuptimem.simulation.changes import change, stepping
+from cuptimem.simulation.changes import change, sources, stepping
 from cuptimem.simulation.elements import passed_over
 from cuptimem.simulation.places import is_library
 
@@ -43,6 +43,7 @@ class Run:
         error = None
         try:
             parts = changes.parse(self._request["change"]) if self._request["change"] else []
+            parts = [(name, self._request["values"].get(name, value)) for name, value in parts]
             try_files.keep_own(self._request["result"] + ".saved")
             self._prepare()
             self._installed = changes.install(parts, self._request["device"], self._request["operators"])
@@ -89,7 +90,7 @@ class Run:
         if words[0] == "-c":
             sys.argv[:] = ["-c", *words[2:]]
             sys.path.insert(0, "")
-            _execute(compile(words[1], "<string>", "exec"), None)
+            _execute(words[1], "<string>", {})
             return
         sys.argv[:] = words
         if os.path.isdir(words[0]) or words[0].endswith((".zip", ".pyz")):
@@ -97,7 +98,7 @@ class Run:
             return
         sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
         with open(words[0], "rb") as file:
-            _execute(compile(file.read(), words[0], "exec"), words[0])
+            _execute(file.read(), words[0], {"__file__": words[0]})
 
     def _stepped(self, optimizer: Any, *_: object) -> None:
         if stepping.is_one() or os.getpid() != self._pid:
@@ -184,11 +185,10 @@ def _refused_and_beside() -> tuple[int, int]:
     return max(0, ooms - passed_over()), max(beside)
 
 
-def _execute(code: types.CodeType, file: str | None) -> None:
-    main = types.ModuleType("__main__")
-    main.__dict__.update(__builtins__=builtins, __file__=file) if file else main.__dict__.update(__builtins__=builtins)
-    sys.modules["__main__"] = main
-    exec(code, main.__dict__)
+def _execute(source: str | bytes, file: str, variables: dict[str, str]) -> None:
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__dict__.update(__builtins__=builtins, **variables)
+    exec(sources.compiled(source, file), main.__dict__)
 
 
 def _described(error: BaseException) -> str:
@@ -201,7 +201,7 @@ def _described(error: BaseException) -> str:
 
 def _of_program(found: types.TracebackType | None) -> types.TracebackType | None:
     """A traceback without the frames that run the program."""
-    ours = (__file__, runpy.__file__, "<frozen runpy>")
+    ours = (__file__, sources.__file__, runpy.__file__, "<frozen runpy>")
     while found is not None and found.tb_frame.f_code.co_filename in ours:
         found = found.tb_next
     return found

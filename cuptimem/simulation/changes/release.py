@@ -1,62 +1,34 @@
 """Variables that hold what nothing reads again."""
 
-import ctypes
-import sys
-import threading
-from types import FrameType
-from typing import Any
+import ast
+import json
 
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-
+from cuptimem.simulation.changes import sources
 from cuptimem.simulation.changes.change import Change
-from cuptimem.simulation.last_use import forget, unread
+from cuptimem.simulation.deletions import Deletions, edited
+from cuptimem.simulation.places import is_programs
 
 
 class Release(Change):
-    """del of each of the program's variables behind its last use, as the bytecode of its function has it.
+    """del of variables behind the statements of their last uses, in the source of the program.
 
-    What is in lists that are read again, and in objects of the program, stays.
+    value: names and lines by file, as JSON; "" for all that can be deleted. What is in lists that are read again, and
+    in objects of the program, stays.
     """
 
-    why_not = "no variable of the program holds a tensor that is not read again"
+    why_not = "no variable of the program holds at the peak what is not read again"
 
     def install(self) -> None:
-        self._main = threading.get_ident()
-        mode: Any = _BeforeEach(self)
-        mode.__enter__()
+        self._places: dict[str, list[tuple[str, int]]] | None = json.loads(self.value) if self.value else None
+        sources.edit(self._edited)
 
-    def let_go(self) -> None:
-        found = unread(sys._current_frames().get(self._main))
-        frames: dict[FrameType, list[str]] = {}
-        while found:
-            name, _, frame, value = found.pop()
-            if _has_tensors(value):
-                frames.setdefault(frame, []).append(name)
-            del value
-        for frame, names in frames.items():
-            variables = frame.f_locals
-            variables.update(dict.fromkeys(names))
-            if sys.version_info < (3, 13) and variables is not frame.f_globals:  # there f_locals is a copy
-                ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
-            forget(frame, variables)
-            self.applied += len(names)
-
-
-class _BeforeEach(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Operator of the program."""
-
-    def __init__(self, change: Release) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._change = change
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self._change.let_go()
-        return func(*args, **(kwargs or {}))
-
-
-def _has_tensors(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return True
-    members = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
-    return any(isinstance(one, torch.Tensor) for one in members)
+    def _edited(self, source: str | bytes, file: str, is_script: bool) -> ast.Module | None:
+        if self._places is not None:
+            places = self._places.get(file, [])
+        else:
+            places = list(Deletions(source, file, is_script).all()) if is_programs(file) else []
+        if not places:
+            return None
+        tree, count = edited(source, file, places)
+        self.applied += count
+        return tree

@@ -186,18 +186,18 @@ def names(hand):
     for step in range(4):
         x = torch.randn(1024, 256, device="cuda") + state
         if hand == "release":
-            del state
+            state = None
         hidden, all_three = model(x)
         loss = all_three[2]
         if hand == "release":
-            del x, all_three
+            x = all_three = None
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         state = hidden[:1].detach().clone()
         print(step, loss.item())
         if hand == "release":
-            del hidden, loss
+            hidden = loss = None
 
 
 def stack(hand):

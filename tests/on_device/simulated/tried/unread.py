@@ -23,7 +23,7 @@ def held(by_hand):
         frames = frames * 2
         real, imaginary = frames @ first, frames @ first.T
         if by_hand:
-            del frames
+            frames = None
         return torch.cat([real, imaginary]).sum(1)
 
     with torch.no_grad():
@@ -44,7 +44,7 @@ def graph(by_hand):
             goal = other(x).mean(1)
         loss = F.mse_loss(model(x).mean(1), goal.detach())
         if by_hand == "release":
-            del goal
+            goal = None
         optimizer.zero_grad()
         loss.backward()
         show(loss.detach())
