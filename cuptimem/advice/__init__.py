@@ -9,7 +9,8 @@ from cuptimem.advice.budget import fit
 from cuptimem.advice.catalogue import TECHNIQUES
 from cuptimem.advice.in_place import IN_PLACE
 from cuptimem.advice.program import Block
-from cuptimem.advice.readers import Readers
+from cuptimem.advice.readers import Readers, Variable
+from cuptimem.advice.release import released
 from cuptimem.advice.technique import Change, Technique, worst
 from cuptimem.errors import Error
 from cuptimem.report.advice import Advice, Estimate, Proposal, Rejected
@@ -17,7 +18,7 @@ from cuptimem.report.model import Report
 
 LEAST = 0.02  # of the peak: less is no proposal
 
-__all__ = ["advise", "estimate", "fit", "operators_in_place"]
+__all__ = ["advise", "estimate", "fit", "operators_in_place", "unread"]
 
 
 def advise(report: Report, device: str | None = None, readers: Readers | None = None) -> Advice:
@@ -97,3 +98,9 @@ def estimate(
         notes += [change.note] if change.note else []
         made.append(known[name])
     return Estimate(peak.device, program.peak, program.replay(blocks)[0], asked, worst(made), tuple(notes))
+
+
+def unread(readers: Readers) -> list[Variable]:
+    """The variables that a proposal of `release` deletes, of the first device."""
+    program = recorded.read(readers, readers.report.peak.device)
+    return released(program, program.blocks)[1] if program is not None else []

@@ -1,5 +1,7 @@
 """release: what a variable holds that nothing reads it for again, until it is bound again or its function returns."""
 
+import linecache
+import re
 from collections import defaultdict
 
 from cuptimem.advice.edits import Edits, worth
@@ -8,6 +10,7 @@ from cuptimem.advice.readers import Variable
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import user_frame
 
+_COMPOUND = re.compile(r"\s*(for|while|if|with|try|async|def|class|match(?=.*:\s*(?:#.*)?$))\b")
 _CATEGORIES = ("temporary", "activation", "input", "kept", "unknown")
 
 
@@ -25,20 +28,35 @@ def release(program: Program, blocks: list[Block], value: str) -> Change | str:
 
 def _read(program: Program, blocks: list[Block]) -> Change | str:
     """It ends behind its last reader, with the graph that the variable alone held."""
-    held: dict[Variable, Edits] = defaultdict(dict)
+    edited, chosen = released(program, blocks)
+    if not chosen:
+        return "no variable of the program holds at the peak what is not read again"
+    first, *others = chosen
+    also = [f", {one.name} behind {_statement(one, f'line {one.line}')}" for one in others]
+    return Change(edited, first.frame, f"del {first.name} behind {_statement(first, 'this line')}{''.join(also)}")
+
+
+def released(program: Program, blocks: list[Block]) -> tuple[list[Block], list[Variable]]:
+    """The blocks without what variables hold that are not read again, and these variables. What several hold ends with
+    all of them."""
+    held: dict[tuple[Variable, ...], Edits] = defaultdict(dict)
     for block in blocks:
         life = program.life(block)
         if life is None or life.without_variables >= life.end:
             continue
-        last = max(life.variables, key=lambda one: one.gone)
-        if last.variable is not None:
-            held[last.variable][id(block)] = block, block.ending(life.without_variables)
-    edited, chosen = worth(program, blocks, held)
-    if not chosen:
-        return "no variable of the program holds at the peak what is not read again"
-    first, *others = chosen
-    also = [f", {one.name} behind line {one.line}" for one in others]
-    return Change(edited, first.frame, f"del {first.name} behind this line{''.join(also)}")
+        until = ((one.variable, one.gone) for one in life.variables if one.gone > life.without_variables)
+        variables = tuple(dict.fromkeys(one for one, _ in sorted(until, key=lambda one: -one[1]) if one is not None))
+        held[variables][id(block)] = block, block.ending(life.without_variables)
+    _, places = worth(program, blocks, held)
+    chosen = list(dict.fromkeys(one for place in places for one in place))
+    edits = {key: edit for place, made in held.items() if {*place} <= {*chosen} for key, edit in made.items()}
+    return [edits[id(block)][1] or block if id(block) in edits else block for block in blocks], chosen
+
+
+def _statement(one: Variable, line: str) -> str:
+    """The one behind which to delete it: of a line that begins a loop, the whole loop."""
+    found = _COMPOUND.match(linecache.getline(one.file, one.line))
+    return f"the {found[1]} of {line}" if found else line
 
 
 def _by_steps(program: Program, blocks: list[Block]) -> Change | str:

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -81,7 +82,7 @@ def run(
 
     Raises Error where nothing can be tried.
     """
-    from cuptimem.output import json
+    from cuptimem.output import json as output
     from cuptimem.simulation import as_json as objects
     from cuptimem.simulation import tries, try_views
 
@@ -104,6 +105,7 @@ def run(
             trace=trace,
             readers=readers,
             operators=lambda: _in_place(trace, readers),
+            released=lambda: released(readers),
             progress=progress,
         )
         failed = found[0].peak_bytes is None
@@ -114,7 +116,7 @@ def run(
             advised, predicted = predict(trace, read, [one.change for one in found[1:]])
             found = [_of_advice(one, advised) for one in found]
     if bounds is not None:
-        json.show(objects.tries(device, found, predicted, advised), bounds)
+        output.show(objects.tries(device, found, predicted, advised), bounds)
         return FAILED if failed else 0
     program = " ".join(words[:2]) if words[0] == "-m" else words[0]
     blocks = try_views.blocks(found, program, device, predicted, advised)
@@ -163,6 +165,17 @@ def _in_place(trace: str, readers: str) -> tuple[tuple[str, int, str, str], ...]
     from cuptimem.report import load
 
     return advice.operators_in_place(load.analyze(trace, with_lives=True), _read(readers))
+
+
+def released(readers: str) -> str:
+    """Which variables a try of `release` deletes: those that the advice by these readers names."""
+    from cuptimem import advice
+
+    read = _read(readers)
+    places: dict[str, list[tuple[str, int]]] = {}
+    for one in advice.unread(read) if read is not None else ():
+        places.setdefault(one.file, []).append((one.name, one.line))
+    return json.dumps(places)
 
 
 def predict(trace: str, readers: str, tried: Sequence[str]) -> tuple[Advice, dict[str, int]]:

@@ -62,7 +62,8 @@ made = tempfile.TemporaryDirectory()
 folder = made.name
 trace, readers = os.path.join(folder, "run.cmem"), os.path.join(folder, "readers.json")
 asked = list(dict.fromkeys(able.values()))
-several = tries.run(path, arguments, asked, steps=None, device=device, trace=trace, readers=readers)
+options = {"steps": None, "device": device, "trace": trace, "readers": readers}
+several = tries.run(path, arguments, asked, released=lambda: advice_try.released(readers), **options)
 found = {tried.change: tried for tried in several}
 answers |= {key: dataclasses.asdict(found.get(text, found[""])) for key, text in able.items()}
 advised, predicted = advice_try.predict(trace, "" if several[0].unread else readers, list(able.values()))
