@@ -200,7 +200,8 @@ def test_operands_that_may_be_written_into(tmp_path: Path, lines: str, said: lis
     variables: dict[str, Any] = {}
     exec(compile(OPERATORS, "operators.py", "exec"), variables)
     script = tmp_path / "train.py"
-    exec(compile(f"def run():\n  {lines}\n", script, "exec"), variables)
+    script.write_text(f"def run():\n  {lines}\n")
+    exec(compile(script.read_text(), script, "exec"), variables)
     with variables["Mode"]():
         variables["run"]()
     assert variables["found"] == said
