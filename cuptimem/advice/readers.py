@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """It holds a block that it is not read for again. line: of its last use."""
+    """It holds a block that it is not read for again. line: of the statement behind which it can be deleted; statement:
+    the word that this begins with (for, if, ...), "" for one without a body."""
 
     name: str
     file: str
     function: str
     line: int
+    statement: str
 
     @property
     def frame(self) -> Frame:
@@ -216,7 +218,7 @@ def _held(row: dict[str, Any]) -> Held:
     dead, between = row["dead"], (_position(row["made"]), _position(row["gone"]))
     if dead is None:
         return Held(*between)
-    variable = Variable(dead["name"], dead["file"], dead["function"], dead["line"])
+    variable = Variable(dead["name"], dead["file"], dead["function"], dead["line"], dead["statement"])
     return Held(*between, variable, _position(dead["from"]))
 
 

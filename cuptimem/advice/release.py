@@ -1,7 +1,5 @@
 """release: what a variable holds that nothing reads it for again, until it is bound again or its function returns."""
 
-import linecache
-import re
 from collections import defaultdict
 
 from cuptimem.advice.edits import Edits, worth
@@ -10,7 +8,6 @@ from cuptimem.advice.readers import Variable
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import user_frame
 
-_COMPOUND = re.compile(r"\s*(for|while|if|with|try|async|def|class|match(?=.*:\s*(?:#.*)?$))\b")
 _CATEGORIES = ("temporary", "activation", "input", "kept", "unknown")
 
 
@@ -55,8 +52,7 @@ def released(program: Program, blocks: list[Block]) -> tuple[list[Block], list[V
 
 def _statement(one: Variable, line: str) -> str:
     """The one behind which to delete it: of a line that begins a loop, the whole loop."""
-    found = _COMPOUND.match(linecache.getline(one.file, one.line))
-    return f"the {found[1]} of {line}" if found else line
+    return f"the {one.statement} of {line}" if one.statement else line
 
 
 def _by_steps(program: Program, blocks: list[Block]) -> Change | str:

@@ -5,9 +5,10 @@ must be one that has no gradient: detach(), item(), shape, a print of these.
 """
 
 import ast
-import linecache
 from collections.abc import Iterator
 from functools import lru_cache
+
+from cuptimem.simulation.places import source
 
 _DROPS = frozenset({"detach", "item", "tolist", "argmax", "data", "shape", "size", "dim", "numel", "dtype", "device"})
 _PLAIN = frozenset({"float", "int", "bool", "len", "print", "str"})
@@ -52,7 +53,7 @@ def _of_line(file: str, line: int) -> str | None:
 @lru_cache(None)
 def _tree(file: str) -> ast.Module | None:
     try:
-        return ast.parse("".join(linecache.getlines(file)))
+        return ast.parse(source(file))
     except (SyntaxError, ValueError):  # the latter: of null bytes
         return None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import stat
 import sys
 from functools import lru_cache
@@ -16,6 +17,7 @@ from cuptimem import interpreter
 
 Place = tuple[str, int, str]  # file, line, function; "" and 0: no Python line
 
+_COMPOUND = re.compile(r"\s*(for|while|if|with|try|async|def|class|match(?=.*:\s*(?:#.*)?$))\b")
 _LARGEST = 4 << 20  # bytes of a source file, as CM_SOURCE_READ_MAX of csrc/capture/source_text.h
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -93,6 +95,12 @@ class Places:
 def _line_of(file: str, line: int) -> str:
     """The line as a traceback would show it."""
     return linecache.getline(file, line).rstrip("\r\n") if _is_source(file) else ""
+
+
+def statement(file: str, line: int) -> str:
+    """The word that begins a statement with a body (for, while, if, with, ...); "" for a line that has none."""
+    found = _COMPOUND.match(_line_of(file, line))
+    return found[1] if found else ""
 
 
 def source(file: str) -> str:

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from cuptimem.simulation.dropped import drops
 from cuptimem.simulation.last_use import let_go, unread
 from cuptimem.simulation.operands import in_place_of
-from cuptimem.simulation.places import is_programs
+from cuptimem.simulation.places import is_programs, statement
 
 _cuda: Any = torch.cuda
 
@@ -239,6 +239,7 @@ class Readers:
         code = frame.f_code
         number = len(self._begins)
         record = {"name": name, "file": code.co_filename, "function": code.co_qualname, "line": line}
+        record["statement"] = statement(code.co_filename, line)
         known[1]["dead"] = {**record, "from": now, "number": f"{number}:{name}"}
 
 

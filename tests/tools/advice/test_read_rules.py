@@ -15,7 +15,7 @@ from cuptimem.simulation import dropped
 from tests.tools.advice import test_rules
 
 LINE = Frame("train.py", "forward", 3)
-DEAD = {"name": "x", "file": "train.py", "function": "forward", "line": 4, "from": 3, "number": "2:x"}
+DEAD = {"name": "x", "file": "train.py", "function": "forward", "line": 4, "statement": "", "from": 3, "number": "2:x"}
 REPORT: Any = None  # the recording is not asked here
 TRAINS, METRIC = ("train.py", "main", 7), ("train.py", "main", 8)
 
