@@ -11,8 +11,8 @@
  * the program's end would have freed it. Blocks that survived a full collection within the loop
  * were reachable then.
  *
- * What a search found to be held by names while the loop ran was no garbage then, whatever freed
- * it.
+ * What a search found to be held by names while the loop ran was no garbage then: a collection that
+ * frees it when the loop's function has returned does not make it so.
  *
  * Lost events and lost frees explain a verdict from a quarter of its evidence on. */
 #ifndef CM_ANALYSIS_VERDICT_H
@@ -51,7 +51,7 @@ typedef struct cm_verdict_case {
     uint32_t pause;     /* the most between two collections, the loop's beginning included */
     bool proven;        /* `kept` was no garbage: a collection ran after the loop, or many in it */
     bool late; /* no evidence that deaths in a collection after the loop were garbage in the loop */
-    bool named;          /* ... but that they were none: a search in the loop found their names */
+    bool named;          /* a search in the loop found names for most of what had grown by then */
     cm_growth_case kept; /* without the garbage; steps and epochs are filled in */
     const cm_growth_birth *all; /* with it */
     size_t all_births;

@@ -243,14 +243,15 @@ class _Function:
         for i, one in enumerate(self._every):
             self._take(i, one, is_function=bool(code.co_flags & _FUNCTION))
         self._follow(code, raising)
+        self._live = self._flow_back()
         arguments = code.co_argcount + code.co_kwonlyargcount
         arguments += bool(code.co_flags & _VARIADIC) + bool(code.co_flags & _KEYWORDS)
         self._entry = sum(self._bits.get(name, 0) for name in {*code.co_varnames[:arguments]})
         self._at = defaultdict[object, list[int]](list)
         for i, one in enumerate(self._every):
             self._at[_position(one)].append(i)
-        self._is_open = _reads_all(code)
-        self._chosen = {} if self._is_open else self._choose()
+        self._reads_all = _reads_all(code)
+        self._chosen = {} if self._reads_all else self._choose()
         kills = self._kills(self._chosen)
         # Where a variable has been deleted unless an exception came, what it holds is taken as deleted.
         ways = self._forward(kills, operator.or_, raises=False), self._forward(kills, operator.or_)
@@ -273,10 +274,9 @@ class _Function:
 
     def is_read_behind(self, one: dis.Instruction, name: str) -> bool:
         at = self._at.get(_position(one), [])
-        if self._is_open or not at or name not in self._bits:
+        if self._reads_all or not at or name not in self._bits:
             return True
-        live = self._live()
-        return any(live[j] & self._bits[name] for i in at for j in (*self._next[i], *self._raised[i]))
+        return any(self._live[j] & self._bits[name] for i in at for j in (*self._next[i], *self._raised[i]))
 
     def _take(self, i: int, one: dis.Instruction, is_function: bool) -> None:
         """What an instruction does with names; newer Pythons have instructions of two."""
@@ -319,7 +319,7 @@ class _Function:
             for i in probes:
                 self._raised[i] = []
 
-    def _live(self) -> list[int]:
+    def _flow_back(self) -> list[int]:
         """Names that are read, before each instruction. The program's own `del` reads what it deletes."""
         live = [0] * len(self._every)
         changed = True
@@ -367,7 +367,7 @@ class _Function:
 
     def _choose(self) -> dict[str, list[int]]:
         """Of each name the places that go together."""
-        live, bound = self._live(), self._forward({}, operator.and_)
+        live, bound = self._live, self._forward({}, operator.and_)
         candidates: dict[str, list[int]] = defaultdict(list)
         for number in sorted(self._probes):
             probes = self._probes[number]

@@ -92,9 +92,5 @@ def _deleted(code: CodeType, offset: int) -> tuple[tuple[str, int], ...]:
 def of_file(file: str) -> Deletions | None:
     try:
         return Deletions(source(file), file, file == script())
-    except (
-        SyntaxError,
-        ValueError,
-        RecursionError,
-    ):  # not the source of this code: no Python, or none that can be read
+    except (SyntaxError, ValueError, RecursionError):  # no Python, or none that can be read
         return None

@@ -38,9 +38,8 @@ class Readers:
         self._here: Place = ()
         self._since = 0  # the operator with which the program came to this place
         self._objects: dict[int, tuple[Any, dict[str, Any]]] = {}  # by id of a tensor
-        self._releasing: list[
-            tuple[dict[str, Any], int]
-        ] = []  # variables that were let go of, of which more may follow
+        # Variables that were let go of, of which more may follow.
+        self._releasing: list[tuple[dict[str, Any], int]] = []
         self._main = threading.main_thread().ident
         self._mode: Any = _Mode(self)
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
@@ -243,9 +242,9 @@ class Readers:
         known[1]["dead"] = {**record, "from": now, "number": f"{number}:{name}"}
 
 
-class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types for it
     def __init__(self, readers: Readers) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # as above
         self._readers = readers
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -165,7 +165,7 @@ class Server:
         folder: where it runs, the present one by default. trace: where it is recorded, "" for nowhere. environment:
         variables that it gets besides. readers: where what reads its blocks is written (readers.py), "" for
         nowhere. operators: what in_place is about, in the place of modules. values: by name of a change, what it gets
-        that nobody writes (of release: which variables).
+        beside its text (of release: the variables).
         """
         place = os.path.join(self._folder, str(self._number))
         self._number += 1

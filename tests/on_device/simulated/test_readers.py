@@ -76,20 +76,26 @@ CASES: Mapping[str, Mapping[str, str]] = {
 WRONG = {"subtracted": "in_place", "leaf": "in_place", "later": "in_place", "branch": "no_grad"}
 
 
-@pytest.fixture(scope="module")
-def found(sim_python: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+def answers(python: str, code: str, given: list[object], folder: Path | None = None) -> Mapping[str, Any]:
+    """What a process prints as JSON that gets the same on its standard input."""
     done = subprocess.run(
-        [sim_python, "-c", DRIVER],
-        input=json.dumps([str(PROGRAM), {case: list(changes) for case, changes in CASES.items()}, list(WRONG)]),
-        cwd=tmp_path_factory.mktemp("readers"),
+        [python, "-c", code],
+        input=json.dumps(given),
+        cwd=folder,
         env=clean_environment(),
         capture_output=True,
         text=True,
         timeout=900,
     )
     assert done.returncode == 0, done.stderr
-    answers: dict[str, Any] = json.loads(done.stdout)
-    return answers
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(sim_python: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    cases = {case: list(changes) for case, changes in CASES.items()}
+    return answers(sim_python, DRIVER, [str(PROGRAM), cases, list(WRONG)], tmp_path_factory.mktemp("readers"))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -111,17 +117,7 @@ def test_as_by_hand(found: Mapping[str, Any], case: str) -> None:
 def computed() -> Mapping[str, Any]:
     """By case and change, what the program prints on the CPU, or its error."""
     cases = {case: ["", *changes, *([WRONG[case]] if case in WRONG else [])] for case, changes in CASES.items()}
-    done = subprocess.run(
-        [sys.executable, "-c", ON_CPU],
-        input=json.dumps([str(PROGRAM.parent), cases]),
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
-    answers: dict[str, Any] = json.loads(done.stdout)
-    return answers
+    return answers(sys.executable, ON_CPU, [str(PROGRAM.parent), cases])
 
 
 @pytest.mark.parametrize("case", CASES)
