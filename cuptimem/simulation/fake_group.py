@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 from types import ModuleType
 from typing import Any
 
@@ -44,18 +45,19 @@ def _count_communicators(torch: ModuleType) -> None:
     make, destroy = groups._new_process_group_helper, groups.destroy_process_group
     simulator = ctypes.CDLL(None)
     join, leave = simulator.cm_sim_nccl_join, simulator.cm_sim_nccl_leave
-    join.argtypes, leave.argtypes = (ctypes.c_int, ctypes.c_void_p), (ctypes.c_void_p,)
+    join.argtypes, leave.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_void_p), (ctypes.c_void_p,)
     joined: list[tuple[Any, int]] = []  # groups and their communicators
 
     def count(group: Any) -> None:
         if group not in groups._world.pg_map or not _stands_for_nccl(torch, group):
             return
+        waits = not torch.cuda.is_initialized()
 
         def take() -> None:
             found = ctypes.c_void_p()
             if group not in groups._world.pg_map:
                 return
-            if join(group.size(), ctypes.byref(found)):
+            if join(group.size(), _device(torch, group, waits), ctypes.byref(found)):
                 raise torch.cuda.OutOfMemoryError("CUDA out of memory: no room for a communicator of NCCL")
             joined.append((group, found.value or 0))
 
@@ -84,6 +86,18 @@ def _count_communicators(torch: ModuleType) -> None:
     else:
         groups._new_process_group_helper = helper
     groups.destroy_process_group = torch.distributed.destroy_process_group = destroy_process_group
+
+
+def _device(torch: ModuleType, group: Any, waits: bool) -> int:
+    """Where a rank's communicator lies; -1: on the current device.
+
+    waits: CUDA was not in use when the group was made. set_device() may be what puts it in use, and has set nothing
+    then: the device is taken to be that of torchrun's place in the machine.
+    """
+    if group.bound_device_id is not None:
+        return int(group.bound_device_id.index)
+    local = os.environ.get("LOCAL_RANK", "") if waits else ""
+    return int(local) % torch.cuda.device_count() if local.isdecimal() else -1
 
 
 def _flatten_gathered(torch: ModuleType) -> None:

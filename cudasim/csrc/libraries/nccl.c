@@ -155,10 +155,11 @@ CM_SIM_EXPORT int ncclCommInitAll(communicator **comms, int count, const int *li
     return join_all(count, devices, results);
 }
 
-CM_SIM_EXPORT int cm_sim_nccl_join(int ranks, communicator **result)
+CM_SIM_EXPORT int cm_sim_nccl_join(int ranks, int device, communicator **result)
 {
-    int device;
-    if (cm_sim_device_ready(&device) != CM_SIM_OK)
+    if (device < 0)
+        device = cm_sim_current_device();
+    if (device >= cm_sim_config_get()->devices || cm_sim_device_hold(device) != CM_SIM_OK)
         return cm_nccl_failed(CUDA_ERROR, "there is no device");
     clique *made = clique_new(ranks);
     int status =

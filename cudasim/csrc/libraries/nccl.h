@@ -45,10 +45,10 @@ int cm_nccl_accept(const communicator *comm);
 /* A group ends: makes the communicators that it joins, or forgets them. */
 int cm_nccl_end_joining(bool doing);
 
-/* One of so many ranks, on the current device: the others are not there, and no collective runs.
- * For PyTorch's fake process group, which stands for NCCL (fake_group.py of cuptimem/simulation).
- * Returns the status. */
-CM_SIM_EXPORT int cm_sim_nccl_join(int ranks, communicator **result);
+/* One of so many ranks, on the current device if it is -1: the others are not there, and no
+ * collective runs. For PyTorch's fake process group, which stands for NCCL (fake_group.py of
+ * cuptimem/simulation). Returns the status. */
+CM_SIM_EXPORT int cm_sim_nccl_join(int ranks, int device, communicator **result);
 CM_SIM_EXPORT void cm_sim_nccl_leave(communicator *comm);
 
 /* Room for one more. */

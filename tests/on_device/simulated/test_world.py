@@ -59,6 +59,20 @@ def test_one_of_many_ranks(simulate):
     assert row["takes"]["high"] - row["takes"]["low"] >= 1024 * MIB, "a communicator"
 
 
+@pytest.mark.parametrize(
+    "set_up", ["dist.init_process_group('nccl'); {}(local)", "{}(2 * local); dist.init_process_group('nccl')"]
+)
+def test_a_communicator_lies_on_the_device_of_its_rank(simulate, set_up):
+    """Also where set_device() puts CUDA in use, and where it is another device than torchrun's."""
+    program = START.replace("torch.cuda.set_device(local)", set_up.format("torch.cuda.set_device"))
+    words = ("--devices", "4", "--world-size", "2", "--ranks", "1")
+    done = simulate(program + "kept = torch.ones(1 << 29, device='cuda')\n" + FINISH, *words, verb="fits")
+    assert done.code == 0, done.err
+    (row,) = done.answer["rows"]
+    assert row["takes"]["low"] >= 2048 * MIB
+    assert row["takes"]["high"] - row["takes"]["low"] >= 1024 * MIB
+
+
 # Prints the KiB that the largest process had at its peak: cuptimem, or the rank that it runs.
 LARGEST = """\
 import resource, subprocess, sys
