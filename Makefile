@@ -252,7 +252,7 @@ page-assets: $(STAMP)/package ## fetch the vendored parts of pages again (ARGS=-
 trainers: .venv-trainers/.made .venv-trainers-old/.made ## callbacks with the real transformers, Lightning, Accelerate, W&B, MLflow, TensorBoard, trackio: newest, and a year old
 	$(BIN)/python -m pytest -q -p no:cacheprovider --extended tests/tools/integrations
 
-attribution: $(STAMP)/package $(ATTRIBUTION_VENV)/.made ## how often lines, categories, steps, holders, verdicts and diffs are right; writes docs/attribution.md (ARGS="NAME ..." for some)
+attribution: $(STAMP)/package $(ATTRIBUTION_VENV)/.made ## how often lines, categories, steps, holders, verdicts and diffs are right; writes tests/attribution/results.md (ARGS="NAME ..." for some)
 	$(BIN)/python -m tests.attribution $(or $(ARGS),--save)
 
 prometheus: $(STAMP)/package ## a real Prometheus reads the metrics of a recorded program (apt-get install prometheus)

@@ -15,7 +15,7 @@ def parser() -> argparse.ArgumentParser:
     result = reading.bare_parser(
         "host",
         "Who has the host's memory: the recorded process and every one below it (workers, ranks, helpers), private and "
-        "shared; /dev/shm; mapped files; and what grows or is copied (docs/host.md).",
+        "shared; /dev/shm; mapped files; and what grows or is copied (docs/ledger.md).",
     )
     result.add_argument(
         "file",

@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     result = reading.bare_parser(
         "window",
         "Records a running process for some steps or seconds, and prints the summary. The process is in standby "
-        "(CUPTIMEM=standby), or is brought there (docs/windows-on-demand.md). Ctrl-C ends the window "
+        "(CUPTIMEM=standby), or is brought there (docs/running.md). Ctrl-C ends the window "
         "sooner; a second one leaves without its summary.",
     )
     add_pid(result)

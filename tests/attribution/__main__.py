@@ -3,7 +3,7 @@
 Runs the programs of tests/attribution/programs under `cuptimem run` and compares what cuptimem says of each with its
 truth. Prints every miss, then the rate of each question. Exit 0 if every program could be judged.
 
---save writes docs/attribution.md. --again judges the answers of the last run, which build/attribution keeps. The truth
+--save writes tests/attribution/results.md. --again judges the answers of the last run, which build/attribution keeps. The truth
 is counted by python -m tests.attribution.accounts, without cuptimem.
 """
 
@@ -51,7 +51,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attribution", description=(__doc__ or "").split("\n\n")[1])
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these programs")
     parser.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="programs at a time (%(default)s)")
-    parser.add_argument("--save", action="store_true", help="write docs/attribution.md")
+    parser.add_argument("--save", action="store_true", help="write tests/attribution/results.md")
     parser.add_argument("--again", action="store_true", help="judge the answers of the last run")
     options = parser.parse_args()
     if options.save and options.names:
@@ -78,7 +78,7 @@ def main() -> int:
     if checks:
         print("", *page.table(("question", "right", "of", "rate"), page.rates(checks)), sep="\n")
     if options.save:
-        (suite.ROOT / "docs" / "attribution.md").write_text(page.page(programs, checks, failed, about()))
+        (suite.ROOT / "tests" / "attribution" / "results.md").write_text(page.page(programs, checks, failed, about()))
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-"""docs/attribution.md: the rate of each question, and every miss."""
+"""tests/attribution/results.md: the rate of each question, and every miss."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ INTRODUCTION = """\
 How often the words beside the bytes are right: `make attribution`, {date}, {commit}, torch {torch}, Python {python}.
 
 {programs} programs, {libraries} of them with real libraries ({names}), {cuda} on the simulated CUDA device.
-Their [source and truth](../tests/attribution/programs) lie side by side. NAME.toml is what its author wrote
+Their [source and truth](programs) lie side by side. NAME.toml is what its author wrote
 before any run: verdict, line and holder of a leak, steps, sums of shapes. NAME.json is what
-[account.py](../tests/attribution/account.py) counted without cuptimem: storages, by a TorchDispatchMode, with
+[account.py](account.py) counted without cuptimem: storages, by a TorchDispatchMode, with
 PyTorch's own stacks of autograd nodes. PyTorch's profiler, on CUDA its allocator, counts the sum once more;
 where that is more, operators allocate it inside of themselves.
 

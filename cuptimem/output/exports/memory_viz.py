@@ -7,7 +7,7 @@ A segment is what PyTorch's allocator took from CUDA. Where there is none around
 one tensor, segments that were not recorded) the block is a segment of its own, which comes and goes with it, and says
 so (`alone`). Handles that PyTorch maps into expandable segments are `segment_map` and `segment_unmap`. Where all these
 do not add up to the allocator's total, an entry `snapshot` has the total, as PyTorch's own have. csrc/snapshot reads
-all of it back (docs/snapshots.md). Devices are numbered as CUDA numbers them; the CPU comes behind the last of them.
+all of it back (docs/exports.md). Devices are numbered as CUDA numbers them; the CPU comes behind the last of them.
 """
 
 import tempfile

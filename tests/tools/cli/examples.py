@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 from tests.transcript import transcript
 
 TARGET = ROOT / "docs" / "examples.md"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "leaks.md", ROOT / "docs" / "account.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "leaks.md", ROOT / "docs" / "glossary.md")
 COLUMNS = 100
 MARKED = re.compile(r"(<!-- made by make examples: \$ ([^\n]*) -->\n).*?(\n<!-- to here -->)", re.DOTALL)
 OTHER_PROGRAMS = "\n## Programs as people build theirs\n"

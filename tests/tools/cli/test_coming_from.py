@@ -1,4 +1,4 @@
-"""Every command of docs/coming-from.md does something: on a recording, or as its verb's parser reads it."""
+"""Every command of docs/examples.md does something: on a recording, or as its verb's parser reads it."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ import pytest
 from cuptimem import cli
 from tests.conftest import ROOT, Result
 
-PAGE = (ROOT / "docs" / "coming-from.md").read_text()
+PAGE = (ROOT / "docs" / "examples.md").read_text().partition("## Coming from another tool")[2]
 COMMANDS = sorted(set(re.findall(r"`cuptimem ([^`]+)`", PAGE)))
 RUNS = "train.py"  # is run by other tests
 

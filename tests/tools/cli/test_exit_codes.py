@@ -1,4 +1,4 @@
-"""docs/exit-codes.md: a row for each verb, and the codes that the code has."""
+"""docs/running.md: a row for each verb, and the codes that the code has."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from cuptimem.simulation.result import EXIT_CODES
 from tests.conftest import ROOT
 from tests.golden.answers import TRACES
 
-PAGE = (ROOT / "docs" / "exit-codes.md").read_text()
+PAGE = (ROOT / "docs" / "running.md").read_text().partition("## Exit codes")[2]
 MEANINGS, BY_VERB = (
     dict(re.findall(r"^\| `?([^|`]+?)`? \| ([^|]*) ?\|$", part, re.MULTILINE)) for part in PAGE.split("| verb |")
 )

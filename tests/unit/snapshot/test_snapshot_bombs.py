@@ -1,4 +1,4 @@
-"""The memory that docs/snapshots.md promises, for pickles that were made to take the most."""
+"""The memory that docs/exports.md promises, for pickles that were made to take the most."""
 
 from __future__ import annotations
 

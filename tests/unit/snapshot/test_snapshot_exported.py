@@ -61,7 +61,7 @@ def held(report: Report) -> list[tuple[Any, ...]]:
 
 
 def same(trace: Path, folder: Path, lacking: str = "") -> None:
-    """The figures read back are those recorded, but for what the format has no place for (docs/snapshots.md)."""
+    """The figures read back are those recorded, but for what the format has no place for (docs/exports.md)."""
     target = folder / "viz.pickle"
     recorded = analyze(str(trace), tables=TABLES)
     recorded.export("memory-viz", target)
