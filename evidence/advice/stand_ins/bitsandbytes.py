@@ -6,7 +6,11 @@ keep float32 states. The update happens in the kernel, without temporaries.
 
 from __future__ import annotations
 
+import types
+
 import torch
+
+nn = types.SimpleNamespace()  # peft looks there for layers of few bits, and finds none
 
 
 class _AdamW8bit(torch.optim.Optimizer):
