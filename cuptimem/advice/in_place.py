@@ -40,7 +40,13 @@ def _container(block: Block) -> tuple[Frame, ...]:
 
 
 def _layer(block: Block) -> str:
-    return next((frame.module for frame in block.of.stack if frame.module is not None), "")
+    return _called(block)[0]
+
+
+def _called(block: Block) -> tuple[str, int]:
+    """The innermost module: its class and its address."""
+    frames = ((one.module, one.module_address) for one in block.of.stack if one.module is not None)
+    return next(frames, ("", 0))
 
 
 def _unread(source: Block, output: Block) -> bool:
@@ -80,19 +86,23 @@ def _read(program: Program, blocks: list[Block]) -> Change | str:
     places: dict[_Place, Edits] = defaultdict(dict)
     largest: dict[_Place, tuple[Block, Operand]] = {}
     within: dict[int, Block] = {}  # the block in which an output lies, by the output's birth
-    stay: set[_Place] = set()
+    stay: set[_Place | str | None] = set()
+    modules: dict[_Place, set[str | None]] = defaultdict(set)  # one that two lines call is in place for both
     kept: set[int] = set()  # outputs that autograd keeps where they lie in their inputs, by birth
     for output in blocks:
         life = program.life(output)
-        frame = _editable(output) if output.phase != "backward" else None
+        is_made = output.phase != "backward" and output.birth not in program.scratch
+        frame = _editable(output) if is_made else None
         if frame is None:
             continue
         place = frame.file, frame.line, _operator(life)  # "": of all that the line calls nothing is known
         into = None if life is None else _into(program, life, output, by_birth)
+        module = output.module if _layer(output) in _OPTION_MODULES else None
         if into is None or into.birth in kept:
             if life is None or into is not None or not _is_cut_short(life, by_birth):
-                stay.add(place)
+                stay |= {place, module}
             continue
+        modules[place].add(module)
         source = by_birth[into.birth]
         if (of := program.life(source)) is not None and of.saved:
             kept.add(output.birth)
@@ -103,19 +113,16 @@ def _read(program: Program, blocks: list[Block]) -> Change | str:
         places[place] |= {id(whole): (whole, longer), id(output): (output, None)}
         if place not in largest or output.bytes > largest[place][0].bytes:
             largest[place] = output, into
-    surely = {place: made for place, made in places.items() if not {place, (*place[:2], "")} & stay}
+    stay.discard(None)
+    surely = {place: made for place, made in places.items() if not {place, (*place[:2], ""), *modules[place]} & stay}
     edited, chosen = worth(program, blocks, surely)
     if not chosen:
         return "no elementwise operator at the peak is surely the last to read an input that autograd does not keep"
-    (output, into), *others = (largest[place] for place in chosen)
-    also = [
-        f"; line {frame.line}: {_say(program, *other)}"
-        for other in others
-        if (frame := user_frame(other[0].of.stack)) is not None
-    ]
-    write = f"{_say(program, output, into)}{''.join(also)}"
+    said = [_say(program, *largest[place], modules[place]) for place in chosen]
+    also = [f"; line {place[1]}: {words}" for place, words in zip(chosen[1:], said[1:], strict=True)]
     operators = tuple((*place, largest[place][1].argument) for place in chosen)
-    return Change(edited, user_frame(output.of.stack), write, operators=operators)
+    frame = user_frame(largest[chosen[0]][0].of.stack)
+    return Change(edited, frame, f"{said[0]}{''.join(also)}", operators=operators)
 
 
 def _operator(life: Life | None) -> str:
@@ -123,13 +130,17 @@ def _operator(life: Life | None) -> str:
 
 
 def _editable(output: Block) -> Frame | None:
-    """The user's line that calls the operator itself, or a function or module with an option for it."""
+    """The user's line that calls the operator itself, or a function or module with an option for it. A Sequential
+    between lets go of what it gives to the next layer."""
     for i, frame in enumerate(output.of.stack):
         if not frame.is_plumbing:
             return None if frame.is_library and not i else frame if not frame.is_library else None
-        function = frame.function.rpartition(".")[2]
+        if frame.file.endswith("/torch/nn/modules/module.py"):
+            continue  # the call of a module
+        owner, _, function = frame.function.rpartition(".")
         of_tensor = frame.file.endswith("/torch/_tensor.py") and not function.startswith("__r")  # 1 / x: no operand
-        if not (function in _WITH_OPTION or of_tensor or frame.module in _OPTION_MODULES):
+        has_option = function in _WITH_OPTION or owner in _OPTION_MODULES or frame.module in _OPTION_MODULES
+        if not (has_option or of_tensor or (i and frame.function == "Sequential.forward")):
             return None
     return None
 
@@ -145,9 +156,16 @@ def _into(program: Program, life: Life, output: Block, by_birth: dict[int, Block
         if source is None or of is None or not _is_unread(of, life, name, one):
             continue
         # What the call itself made on the way, as autocast's copies, is no operand of the user's.
-        if one.name or user_frame(source.of.stack) != user_frame(output.of.stack):
+        is_outside = _called(source) != _called(output) or user_frame(source.of.stack) != user_frame(output.of.stack)
+        if (one.name or is_outside) and not (one.given and not _is_of_one_function(source, output)):
             return one
     return None
+
+
+def _is_of_one_function(source: Block, output: Block) -> bool:
+    """What a caller gave to the function, another caller may read again."""
+    frames = user_frame(source.of.stack), user_frame(output.of.stack)
+    return len({(one.file, one.function) for one in frames if one is not None}) == 1 and None not in frames
 
 
 def _is_cut_short(life: Life, by_birth: dict[int, Block]) -> bool:
@@ -158,7 +176,8 @@ def _is_cut_short(life: Life, by_birth: dict[int, Block]) -> bool:
 
 def _is_unread(source: Life, by: Life, name: str, operand: Operand) -> bool:
     """Whether the operator is its last reader, and nothing but variables that are dead holds it then."""
-    if source.end >= FOREVER or any(one.made <= by.next < min(one.gone, one.unread) for one in source.held):
+    is_held = any(one.made <= by.next < min(one.gone, one.unread) for one in source.held)
+    if source.end >= FOREVER or (is_held and not operand.idle):
         return False
     if source.saved:
         keeps_output = name in _KEEP_OUTPUT and operand.grad and len(source.saved) == 1
@@ -167,10 +186,10 @@ def _is_unread(source: Life, by: Life, name: str, operand: Operand) -> bool:
     return all(one.number <= by.number or (source.saved and one.node) for one in source.reads)
 
 
-def _say(program: Program, output: Block, into: Operand) -> str:
+def _say(program: Program, output: Block, into: Operand, modules: set[str | None]) -> str:
     layer, name = _layer(output), _operator(program.life(output))
     if layer in _OPTION_MODULES or any(one.function.rpartition(".")[2] in _WITH_OPTION for one in output.of.stack[:2]):
-        return _write(output, (output,))
+        return _write(output, modules)
     if into.name:
         return f"{into.name}.{name}_(), which writes into {into.name}, in the place of {name}: nothing reads that again"
     return f"{name}_(), which writes into {into.words}, in the place of {name}: nothing reads that again"
@@ -195,15 +214,19 @@ def _by_frames(program: Program, blocks: list[Block]) -> Change | str:
     if largest is None:
         return "no activation function saves an input that only it reads"
     edited = [longer.get(id(block), block) for block in blocks if id(block) not in dropped]
-    return Change(edited, user_frame(largest.of.stack), _write(largest, dropped.values()))
+    return Change(
+        edited,
+        user_frame(largest.of.stack),
+        _write(largest, {one.module for one in dropped.values() if _layer(one) == _layer(largest)}),
+    )
 
 
-def _write(largest: Block, outputs: Iterable[Block]) -> str:
+def _write(largest: Block, modules: Iterable[str | None]) -> str:
     """The modules stand where they are made; the line that is known calls them, or a module around them."""
     layer = _layer(largest)
     if layer not in _OPTION_MODULES:
         return "inplace=True in the activation function's call"
-    names = sorted({one.module for one in outputs if one.module and _layer(one) == layer})
+    names = sorted(one for one in modules if one)
     named = f": {', '.join(names[:_NAMED])}{', ...' * (len(names) > _NAMED)}" if names else ""
     return f"inplace=True where the {layer} is made that this line calls{named}"
 

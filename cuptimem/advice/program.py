@@ -106,7 +106,7 @@ class Program:
         self._base = core().edit_base(rows.birth, rows.end, rows.bytes)
         self._index = {id(block): i for i, block in enumerate(self.blocks)}
         self.peak, self.at = self.replay(self.blocks)
-        self.read = readers.lives(self.blocks) if readers is not None else {}  # by birth
+        self.read, self.scratch = readers.lives(self.blocks) if readers is not None else ({}, frozenset())  # by birth
 
     def life(self, block: Block) -> Life | None:
         """What read it and held it, where that is known. A change may have edited the block."""

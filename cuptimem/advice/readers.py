@@ -91,15 +91,18 @@ class Saved:
 class Operand:
     """Of the operator of a block, into which its variant in place could write: nothing reads its variables again.
 
-    birth: of its block. name: of the variable, "" for none. argument: self or other, and words for that. grad: whether
-    it requires grad.
+    birth: of its block. name: of the variable, "" for none. given: whether that is a parameter of its function.
+    argument: self or other, and words for that. grad: whether it requires grad. idle: whether nothing but variables
+    that are not read again holds it when the next operator comes.
     """
 
     birth: int
     name: str
+    given: bool
     argument: str
     words: str
     grad: bool
+    idle: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +171,17 @@ class Readers:
             self._log = json.load(file)
         self._begins = [one * GAP for one in self._log["begins"]]
 
-    def lives(self, blocks: "list[Block]") -> dict[int, Life]:
-        """By birth: each block is that of its operator with the size of its storage, which ended as its holders did."""
+    def lives(self, blocks: "list[Block]") -> tuple[dict[int, Life], frozenset[int]]:
+        """By birth: each block is that of its operator with the size of its storage, which ended as its holders did.
+        Then the births of scratch memory, which no tensor ever had: an operator made and freed it."""
         births = [block.birth for block in blocks]
+        scratch: set[int] = set()
         taken: dict[int, int] = {}  # index of a block: its row
         found: list[int | None] = []
         for row in self._log["blocks"]:
             first, last = row["begin"] * GAP, row["end"] * GAP
             candidates = range(bisect_right(births, first), bisect_right(births, last))
+            scratch |= {births[i] for i in candidates if blocks[i].end <= last}
             fitting = (i for i in candidates if blocks[i].requested == row["bytes"] and blocks[i].end > last)
             index = next((i for i in fitting if i not in taken), None)
             if index is not None:
@@ -190,7 +196,7 @@ class Readers:
             row = self._log["blocks"][number]
             inputs = tuple(births[i] for one in row["inputs"] if (i := found[one]) is not None)
             into = tuple(
-                Operand(births[i], one["name"], one["argument"], one["operand"], one["grad"])
+                Operand(births[i], one["name"], one["given"], one["argument"], one["operand"], one["grad"], one["idle"])
                 for one in row["into"]
                 if (i := found[one["block"]]) is not None
             )
@@ -199,7 +205,7 @@ class Readers:
             life = _life(row, inputs, variables, places, into, behind)
             if self._explains(life, blocks[index]):
                 lives[births[index]] = life
-        return lives
+        return lives, frozenset(scratch)
 
     def _explains(self, life: Life, block: "Block") -> bool:
         """Whether the block ended behind its last holder and before the next operator: nothing else held it."""

@@ -1,6 +1,7 @@
 """release: what a variable holds that nothing reads it for again, until it is bound again or its function returns."""
 
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 
 from cuptimem.advice.edits import Edits, worth
 from cuptimem.advice.program import Block, Program
@@ -9,6 +10,7 @@ from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import user_frame
 
 _CATEGORIES = ("temporary", "activation", "input", "kept", "unknown")
+_NEARLY = 0.9  # of what all variables save
 
 
 def _is_late(block: Block, loops: dict[int, str]) -> bool:
@@ -46,8 +48,24 @@ def released(program: Program, blocks: list[Block]) -> tuple[list[Block], list[V
         held[variables][id(block)] = block, block.ending(life.without_variables)
     _, places = worth(program, blocks, held)
     chosen = list(dict.fromkeys(one for place in places for one in place))
-    edits = {key: edit for place, made in held.items() if {*place} <= {*chosen} for key, edit in made.items()}
-    return [edits[id(block)][1] or block if id(block) in edits else block for block in blocks], chosen
+    fewest = _fewest(chosen, lambda some: program.peak - program.replay(_without(blocks, held, some))[0])
+    return _without(blocks, held, fewest), fewest
+
+
+def _without(blocks: list[Block], held: Mapping[tuple[Variable, ...], Edits], some: list[Variable]) -> list[Block]:
+    edits = {key: edit for place, made in held.items() if {*place} <= {*some} for key, edit in made.items()}
+    return [edits[id(block)][1] or block if id(block) in edits else block for block in blocks]
+
+
+def _fewest(chosen: list[Variable], saved: Callable[[list[Variable]], int]) -> list[Variable]:
+    """Without those that add little: a row of two variables is followed, one of seven is not."""
+    least = _NEARLY * saved(chosen)
+    while len(chosen) > 1:
+        fewer = max(([one for one in chosen if one is not left] for left in chosen), key=saved)
+        if saved(fewer) < least:
+            break
+        chosen = fewer
+    return chosen
 
 
 def _statement(one: Variable, line: str) -> str:

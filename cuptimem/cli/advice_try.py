@@ -104,7 +104,7 @@ def run(
             device=device,
             trace=trace,
             readers=readers,
-            operators=lambda: _in_place(trace, readers),
+            operators=lambda: operators_in_place(trace, readers),
             released=lambda: released(readers),
             progress=progress,
         )
@@ -159,7 +159,7 @@ def _read(readers: str) -> "Readers | None":
     return Readers(load.analyze(f"{readers}.cmem", with_lives=True), readers) if os.path.exists(readers) else None
 
 
-def _in_place(trace: str, readers: str) -> tuple[tuple[str, int, str, str], ...]:
+def operators_in_place(trace: str, readers: str) -> tuple[tuple[str, int, str, str], ...]:
     """The operators that the proposal of in_place names, for its try."""
     from cuptimem import advice
     from cuptimem.report import load

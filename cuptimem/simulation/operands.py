@@ -6,7 +6,7 @@ Only what no way of the program from there on can read: a read that this run did
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -15,16 +15,18 @@ from cuptimem.simulation.last_use import forget, is_read_behind
 from cuptimem.simulation.places import is_programs
 
 _COMMUTATIVE = ("add", "mul")
+_VARIADIC, _KEYWORDS = 0x4, 0x8  # of co_flags
 _MEMBERS = 64  # of a list or dictionary that are looked at
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """name: of the variable in the program's own frame that holds it, "" for none. argument: self or other, and words
-    for that."""
+    """name: of the variable in the program's own frame that holds it, "" for none. given: whether that is a parameter
+    of its function, which other callers may give what they read again. argument: self or other, and words for that."""
 
     tensor: Any
     name: str
+    given: bool
     argument: str
     words: str
 
@@ -46,7 +48,7 @@ def in_place_of(
             continue
         variable = _variable(tensor, frame)
         if variable is not None:
-            found.append(Operand(tensor, variable, name, words if len(tensors) > 1 else "its input"))
+            found.append(Operand(tensor, *variable, name, words if len(tensors) > 1 else "its input"))
     return found
 
 
@@ -67,10 +69,10 @@ def _fits(tensor: Any, made: Any) -> bool:
     return not tensor.is_inference() or torch.is_inference_mode_enabled()
 
 
-def _variable(tensor: Any, frame: FrameType | None) -> str | None:
-    """The name in the innermost of the program's frames that holds it, "" for none; None: one of them holds it that
-    may be read behind this call."""
-    own: str | None = None
+def _variable(tensor: Any, frame: FrameType | None) -> tuple[str, bool] | None:
+    """The name in the innermost of the program's frames that holds it, "" for none, and whether that is a parameter;
+    None: one of them holds it that may be read behind this call."""
+    own: tuple[str, bool] | None = None
     while frame is not None:
         if is_programs(frame.f_code.co_filename):
             variables = frame.f_locals
@@ -79,9 +81,30 @@ def _variable(tensor: Any, frame: FrameType | None) -> str | None:
             forget(frame, variables)
             if any(is_read_behind(frame, name) for name in names):
                 return None
-            own = (same[0] if same else "") if own is None else own
+            if own is None:
+                own = (same[0] if same else ""), any(name in _parameters(frame.f_code) for name in names)
         frame = frame.f_back
     return own
+
+
+def _parameters(code: CodeType) -> tuple[str, ...]:
+    count = code.co_argcount + code.co_kwonlyargcount
+    return code.co_varnames[: count + bool(code.co_flags & _VARIADIC) + bool(code.co_flags & _KEYWORDS)]
+
+
+def is_idle(tensor: Any, frame: FrameType | None, held: int) -> bool:
+    """Whether all that holds a tensor are variables of the program's running functions that are not read behind the
+    calls that these make. frame: the innermost. held: references of the program to it."""
+    while frame is not None and held:
+        if is_programs(frame.f_code.co_filename):
+            variables = frame.f_locals
+            names = [name for name, value in variables.items() if value is tensor]
+            forget(frame, variables)
+            if any(is_read_behind(frame, name) for name in names):
+                return False
+            held -= len(names)
+        frame = frame.f_back
+    return not held
 
 
 def _is_same(value: Any, tensor: Any) -> bool:

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from cuptimem.simulation.dropped import drops
 from cuptimem.simulation.last_use import let_go, unread
-from cuptimem.simulation.operands import in_place_of
+from cuptimem.simulation.operands import in_place_of, is_idle
 from cuptimem.simulation.places import is_programs, statement
 
 _cuda: Any = torch.cuda
@@ -38,6 +38,7 @@ class Readers:
         self._here: Place = ()
         self._since = 0  # the operator with which the program came to this place
         self._objects: dict[int, tuple[Any, dict[str, Any]]] = {}  # by id of a tensor
+        self._pending: list[dict[str, Any]] = []  # operands of the operator before
         # Variables that were let go of, of which more may follow.
         self._releasing: list[tuple[dict[str, Any], int]] = []
         self._main = threading.main_thread().ident
@@ -79,6 +80,7 @@ class Readers:
             now = _count()
             self._releasing.clear()
             self._look(now)
+            self._see_idle()
             here = _outside_modules(sys._current_frames().get(self._main)) if self._main is not None else ()
             if here != self._here:
                 self._here, self._since = here, len(self._begins)
@@ -102,7 +104,7 @@ class Readers:
                 if address not in inputs and now > begin:
                     self._add(tensor, address, begin, now, name, node, read, number)
                     if tensor is made and not node and (index := self._at[address]) == len(self._blocks) - 1:
-                        self._blocks[index]["into"] = self._into(function, given, tensor)
+                        self._blocks[index]["into"] = self._pending = self._into(function, given, tensor)
                 if address in self._at:
                     self._follow(tensor, self._at[address])
         finally:
@@ -116,13 +118,29 @@ class Readers:
             {
                 "block": index,
                 "name": one.name,
+                "given": one.given,
                 "argument": one.argument,
                 "operand": one.words,
                 "grad": one.tensor.requires_grad,
+                "idle": False,
             }
             for index, one in at
             if index is not None
         ]
+
+    def _see_idle(self) -> None:
+        """Which operands of the operator before are held by nothing but variables that are not read again, also those
+        that have no place for a `del`."""
+        for row in self._pending:
+            records = {id(one) for one in self._blocks[row["block"]]["objects"] if one["gone"] is None}
+            every = [reference() for reference, record in self._objects.values() if id(record) in records]
+            row["idle"] = len(every) == len(records)
+            while every:
+                tensor = every.pop()
+                held = sys.getrefcount(tensor) - _OURS
+                # No variable of this function has its own frame: a cycle would hold the tensor.
+                row["idle"] = row["idle"] and is_idle(tensor, sys._current_frames().get(self._main or 0), held)
+        self._pending = []
 
     def _add(
         self, tensor: Any, address: int, begin: int, now: int, name: str, node: str, read: list[int], number: int

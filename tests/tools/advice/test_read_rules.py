@@ -1,17 +1,19 @@
 """Rules that know what reads and holds each block, on a log made by hand, and what a run writes into that log."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from cuptimem.advice import in_place, no_grad, release
 from cuptimem.advice.program import Program
 from cuptimem.advice.readers import Readers
 from cuptimem.advice.technique import Change
 from cuptimem.report.stacks import Frame
-from cuptimem.simulation import dropped
+from cuptimem.simulation import dropped, operands
 from tests.tools.advice import test_rules
 
 LINE = Frame("train.py", "forward", 3)
@@ -20,18 +22,32 @@ REPORT: Any = None  # the recording is not asked here
 TRAINS, METRIC = ("train.py", "main", 7), ("train.py", "main", 8)
 
 
-def program(tmp_path: Path, *blocks: dict[str, Any]) -> Program:
-    """Of blocks of 100 bytes; a row has first and last moment, and what differs from a block that nothing reads."""
-    row = test_rules.contributor("forward", "activation", LINE)
+def program(tmp_path: Path, *given: dict[str, Any]) -> Program:
+    """Of blocks of 100 bytes; a row has first and last moment, and what differs from a block that nothing reads.
+
+    stack: where it is made. is_logged: whether an operator made it for a tensor."""
+    blocks = [dict(one) for one in given]
+    rows = [test_rules.contributor("forward", "activation", *block.pop("stack", (LINE,))) for block in blocks]
     log = []
     for number, block in enumerate(blocks):
+        if not block.pop("is_logged", True):
+            continue
         common = {"bytes": 100, "operator": "aten.mm.default", "number": number, "node": "", "dtype": "float32"}
         lists = {name: [] for name in ("shape", "inputs", "into", "reads", "objects", "saved")}
-        log.append({**common, **lists, "grad": True, **block, "begin": block["begin"] - 1, "end": block["begin"]})
+        log.append(
+            {
+                **common,
+                **lists,
+                "grad": True,
+                **block,
+                "begin": block["begin"] - 1,
+                "end": block.get("end", block["begin"]),
+            }
+        )
     path = tmp_path / "readers.json"
     places = [{"lines": [TRAINS], "drops": None}, {"lines": [METRIC], "drops": "x"}, {"lines": [METRIC], "drops": None}]
     path.write_text(json.dumps({"begins": list(range(0, 90, 2)), "blocks": log, "places": places}))
-    spans = [(block["begin"], block["last"], 100, 0, row) for block in blocks]
+    spans = [(block["begin"], block["last"], 100, 0, row) for block, row in zip(blocks, rows, strict=True)]
     return test_rules.program(*spans, device="cuda:0", readers=Readers(REPORT, path))
 
 
@@ -56,6 +72,26 @@ def test_a_variable_lets_go_of_a_block_and_of_a_graph(tmp_path: Path) -> None:
     change = release.release(one, one.blocks, "")
     assert peak(one, change) == 200 and isinstance(change, Change)
     assert (change.frame, change.write) == (Frame("train.py", "forward", 4), "del x behind this line")
+
+
+def test_the_fewest_variables_that_save_nearly_as_much(tmp_path: Path) -> None:
+    """Nine blocks in a row that one variable holds, and few or many that another one does."""
+
+    def dead(name: str, line: int, begin: int) -> list[dict[str, Any]]:
+        return [held(25, {**DEAD, "name": name, "line": line, "from": begin + 1, "number": f"2:{name}"})]
+
+    large = [{"begin": 1 + i, "last": 26, "objects": dead("x", 4, 1 + i)} for i in range(9)]
+    later = {"begin": 24, "last": 26, "objects": [held(25)]}
+
+    def written(count: int) -> str:
+        small = [{"begin": 10 + i, "last": 26, "objects": dead("y", 5, 10 + i)} for i in range(count)]
+        one = program(tmp_path, *large, *small, later)
+        change = release.release(one, one.blocks, "")
+        assert isinstance(change, Change) and peak(one, change) == 200
+        return change.write
+
+    assert written(1) == "del x behind this line"
+    assert written(4) == "del x behind this line, y behind line 5"
 
 
 def test_what_is_read_later_or_held_by_something_unknown_stays(tmp_path: Path) -> None:
@@ -85,7 +121,8 @@ def test_a_graph_that_nothing_can_run_beside_one_that_trains(tmp_path: Path) -> 
     assert "no graph" in str(found(0)[1])
 
 
-INTO = {"block": 0, "name": "x", "argument": "self", "operand": "the first operand", "grad": True}
+INTO = {"block": 0, "name": "x", "argument": "self", "operand": "the first operand"}
+INTO |= {"grad": True, "idle": False, "given": False}
 
 
 def test_in_place_where_nothing_else_needs_the_input(tmp_path: Path) -> None:
@@ -107,7 +144,12 @@ def test_in_place_where_nothing_else_needs_the_input(tmp_path: Path) -> None:
     assert isinstance(changed(saved=[saved(1, 8, 9, "backward")]), str)
     assert isinstance(changed(reads=[[7, "aten.mm.default", "", 4]]), str)
     assert isinstance(changed(objects=[held(11)]), str)  # something else holds it
+    assert isinstance(changed(objects=[held(11)], into={**INTO, "idle": True}), Change)  # no place for a del
     assert isinstance(changed(into={**INTO, "name": ""}), str)  # made on the way by the call itself
+    # Another caller may read again what it gives to the function.
+    assert isinstance(changed(into={**INTO, "given": True}), Change)
+    outside = Frame("train.py", "main", 9)
+    assert isinstance(changed(into={**INTO, "given": True}, stack=(outside,)), str)
     backward = [[3, "aten.leaky_relu.default", "", 1], [9, "aten.leaky_relu_backward.default", "LeakyReluBackward0", 5]]
     keeps = {"saved": [saved(1, 8, 9, "backward")], "reads": backward}
     assert isinstance(changed("aten.leaky_relu.default", **keeps), Change)
@@ -123,6 +165,46 @@ def test_in_place_at_a_line_that_also_has_to_make_another(tmp_path: Path) -> Non
     assert isinstance(in_place.in_place(one, one.blocks, ""), str)
     one = program(tmp_path, given, {**made, "into": [INTO]}, {**other, "operator": "aten.mm.default"})
     assert isinstance(in_place.in_place(one, one.blocks, ""), Change)
+
+
+def test_in_place_at_a_line_that_also_needs_scratch_memory(tmp_path: Path) -> None:
+    """What an operator makes and frees is no tensor, which might have to stay."""
+    given = {"begin": 1, "last": 12, "objects": [held(11, {**DEAD, "from": 4})]}
+    made = {"begin": 3, "last": 12, "operator": "aten.mul.Tensor", "into": [INTO], "objects": [held(11)]}
+    reduces = {"begin": 8, "last": 13, "end": 10, "operator": "aten.sum.default", "objects": [held(12)]}
+    for last, kind in (10, Change), (11, str):
+        one = program(tmp_path, given, made, reduces, {"begin": 9, "last": last, "is_logged": False})
+        assert isinstance(in_place.in_place(one, one.blocks, ""), kind)
+
+
+MODULES = "/a/site-packages/torch/nn/modules"
+LEAKY = (
+    Frame("/a/site-packages/torch/nn/functional.py", "leaky_relu", 1),
+    Frame(f"{MODULES}/activation.py", "LeakyReLU.forward", 1),
+    Frame(f"{MODULES}/module.py", "Module._call_impl", 1, module="LeakyReLU", module_address=5),
+)
+CONV = (Frame(f"{MODULES}/conv.py", "Conv2d.forward", 1, module="Conv2d", module_address=4),)
+AROUND = (
+    Frame(f"{MODULES}/container.py", "Sequential.forward", 1),
+    Frame(f"{MODULES}/module.py", "Module._call_impl", 1, module="Sequential", module_address=3),
+)
+
+
+def test_in_place_in_a_sequential(tmp_path: Path) -> None:
+    """Not where another layer than a Sequential calls the module, which may read its input again."""
+    keeps = {"reads": [[3, "aten.leaky_relu.default", "", 1]], "saved": [saved(1, 8, 9, "backward")]}
+    first = {"begin": 1, "last": 10, "objects": [held(3)], "stack": (*CONV, *AROUND, LINE), **keeps}
+    stack = (*LEAKY, *AROUND, LINE)
+    made = {"begin": 3, "last": 12, "operator": "aten.leaky_relu.default", "objects": [held(11)]}
+    into = [{**INTO, "name": ""}]
+    one = program(tmp_path, first, {**made, "into": into, "stack": stack})
+    change = in_place.in_place(one, one.blocks, "")
+    assert isinstance(change, Change) and peak(one, change) == 100
+    assert change.frame == LINE and "where the LeakyReLU is made" in change.write
+    mixed = (LEAKY[0], Frame(f"{MODULES}/transformer.py", "TransformerEncoderLayer.forward", 1), LINE)
+    for other in mixed, (*LEAKY, Frame(f"{MODULES}/transformer.py", "TransformerEncoderLayer.forward", 1), LINE):
+        one = program(tmp_path, first, {**made, "into": into, "stack": other})
+        assert isinstance(in_place.in_place(one, one.blocks, ""), str)
 
 
 def test_in_place_of_what_autograd_would_keep_then(tmp_path: Path) -> None:
@@ -205,6 +287,48 @@ def test_operands_that_may_be_written_into(tmp_path: Path, lines: str, said: lis
     with variables["Mode"]():
         variables["run"]()
     assert variables["found"] == said
+
+
+@pytest.mark.parametrize(
+    ("lines", "idle"),
+    [
+        ("x = row()\n  def f(x): return ask(x)\n  f(x)", True),
+        ("x = row()\n  def f(x): return ask(x)\n  f(x); x.sum()", False),
+        ("x = row()\n  def f(x): return ask(x) and x\n  f(x)", False),
+        ("x = row()\n  for _ in range(2): ask(x)", False),
+        ("x = row(); y = [x]; ask(x); return y", False),
+        ("x = row()\n  def f(): return x\n  ask(x)", False),  # of a closure
+    ],
+)
+def test_what_only_variables_hold_that_are_not_read_again(tmp_path: Path, lines: str, idle: bool) -> None:
+    found = []
+
+    def ask(tensor: Any) -> bool:
+        held = sys.getrefcount(tensor) - 2  # a variable and an argument here
+        found.append(operands.is_idle(tensor, sys._getframe(1), held))
+        return True
+
+    script = tmp_path / "train.py"
+    script.write_text(f"def run():\n  {lines}\n")
+    variables: dict[str, Any] = {"ask": ask, "row": lambda: torch.ones(4)}
+    exec(compile(script.read_text(), script, "exec"), variables)
+    variables["run"]()
+    assert found[0] is idle
+
+
+@pytest.mark.parametrize(
+    ("lines", "given"),
+    [("def f(x): return x * 2\n  f(needs())", True), ("def f(x):\n    y = x + row(); return y * 2\n  f(row())", False)],
+)
+def test_operands_that_a_caller_gave(tmp_path: Path, lines: str, given: bool) -> None:
+    variables: dict[str, Any] = {}
+    exec(compile(OPERATORS.replace("(one.name, one.words)", "one.given"), "operators.py", "exec"), variables)
+    script = tmp_path / "train.py"
+    script.write_text(f"def run():\n  {lines}\n")
+    exec(compile(script.read_text(), script, "exec"), variables)
+    with variables["Mode"]():
+        variables["run"]()
+    assert variables["found"][-1] is given
 
 
 @pytest.mark.parametrize(
