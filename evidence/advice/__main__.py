@@ -1,9 +1,9 @@
 """python -m evidence.advice [NAME ...] [--save] [--try] [--answers FOLDER]
 
 Asks cuptimem about every program of evidence/advice/programs, then compares with what PyTorch's allocator said of the
-programs changed by hand. --try also tries the changes that can be injected. --save writes results/<date>.md. --answers
-compares what an earlier run was told, and left in that folder. Exit 1 for a false alarm of a free change or a program
-that could not be asked.
+programs changed by hand. What a row of release says is made by hand, too (follow.py). --try also tries the changes that
+can be injected. --save writes results/<date>.md. --answers compares what an earlier run was told, and left in that
+folder. Exit 1 for a false alarm of a free change or a program that could not be asked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evidence.advice import judge, suite
+from evidence.advice import follow, judge, suite
 from evidence.advice.page import Result, page, totals
 
 RESULTS = suite.FOLDER / "results"
@@ -37,7 +37,7 @@ def compare(programs: Sequence[suite.Program], answers: Path) -> Result:
             continue
         rows = judge.rows(said["advice"], program.name)
         result.findings += judge.findings(program, rows)
-        result.alarms += judge.alarms(program, rows)
+        result.alarms += judge.alarms(program, rows, said)
         for kind in ("proposals", "rejected"):
             result.advised |= {row["technique"] for row in said["advice"].get(kind, ())}
         result.peaks += judge.peaks(program, said)
@@ -63,6 +63,7 @@ def main() -> int:
             programs = suite.programs(options.names)
         except ValueError as error:
             parser.error(str(error))
+        follow.follow_all(programs, answers)
         result = compare(programs, answers)
         unseen = compare([program for program in programs if not program.seen], answers)
     head = {

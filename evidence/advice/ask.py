@@ -27,7 +27,10 @@ def cuptimem(arguments: list[str | Path], folder: Path, variables: dict[str, str
 
 def answer(arguments: list[str | Path], folder: Path, variables: dict[str, str]) -> dict[str, Any]:
     """The JSON of a verb, or {"error": ...}."""
-    done = cuptimem(arguments, folder, variables)
+    return _json(cuptimem(arguments, folder, variables))
+
+
+def _json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     try:
         found = json.loads(done.stdout)
     except ValueError:
@@ -35,11 +38,44 @@ def answer(arguments: list[str | Path], folder: Path, variables: dict[str, str])
     return dict(found)
 
 
+def script(code: str, given: object, folder: Path, variables: dict[str, str]) -> dict[str, Any]:
+    """What a script of its own process answers to this JSON, or {"error": ...}."""
+    command = [suite.PYTHON, "-c", code]
+    return _json(
+        subprocess.run(
+            command,
+            input=json.dumps(given),
+            cwd=folder,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+        )
+    )
+
+
 def what_if(change: suite.Change) -> str:
     """The change in the words of --what-if."""
     return change.technique if change.value is None else f"{change.technique}={change.value}"
 
 
+WHAT_IF = """\
+import json, sys
+from cuptimem import advice
+from cuptimem.errors import Error
+from cuptimem.report import load
+from cuptimem.simulation import changes
+
+trace, wanted = json.load(sys.stdin)
+report, answers = load.analyze(trace, with_lives=True), {}
+for key, text in wanted.items():
+    name, _, value = text.partition("=")
+    try:
+        answers[key] = {"bytes": advice.estimate(report, **{name: value or True}).bytes}
+    except Error as error:
+        answers[key] = {"error": str(error)}
+json.dump(answers, sys.stdout)
+"""
 TRY = """\
 import dataclasses, json, os, sys, tempfile
 from cuptimem.cli import advice_try
@@ -63,32 +99,30 @@ folder = made.name
 trace, readers = os.path.join(folder, "run.cmem"), os.path.join(folder, "readers.json")
 asked = list(dict.fromkeys(able.values()))
 options = {"steps": None, "device": device, "trace": trace, "readers": readers}
-several = tries.run(path, arguments, asked, released=lambda: advice_try.released(readers), **options)
+several = tries.run(
+    path,
+    arguments,
+    asked,
+    operators=lambda: advice_try.operators_in_place(trace, readers),
+    released=lambda: advice_try.released(readers),
+    **options,
+)
+released = json.loads(advice_try.released(readers)) if not several[0].unread else {}
 found = {tried.change: tried for tried in several}
 answers |= {key: dataclasses.asdict(found.get(text, found[""])) for key, text in able.items()}
 advised, predicted = advice_try.predict(trace, "" if several[0].unread else readers, list(able.values()))
 what_if = {key: {"bytes": predicted[text]} for key, text in able.items() if text in predicted}
 advice = output.advice(load.analyze(trace), advised)
-json.dump({"tried": answers, "advice": advice, "what_if": what_if, "unread": several[0].unread}, sys.stdout)
+found = {"tried": answers, "advice": advice, "what_if": what_if, "unread": several[0].unread}
+json.dump({**found, "released": released.get(path, [])}, sys.stdout)
 """
 
 
 def tried(program: suite.Program, folder: Path, variables: dict[str, str]) -> dict[str, Any]:
     """What each change put into the unchanged program answers, by key, and what a run with readers foretells."""
-    asked = {change.key: what_if(change).partition(":")[0] for change in program.changes}
-    done = subprocess.run(
-        [suite.PYTHON, "-c", TRY],
-        input=json.dumps([str(program.path), program.arguments, asked]),
-        cwd=folder,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
-    try:
-        return dict(json.loads(done.stdout))
-    except ValueError:
-        return {"tried": {change.key: {"error": done.stderr.strip()[-500:]} for change in program.changes}}
+    asked = {change.key: what_if(change).partition(":")[0] for change in program.changes} | {"release": "release"}
+    found = script(TRY, [str(program.path), program.arguments, asked], folder, variables)
+    return found if "error" not in found else {"tried": {key: {"error": found["error"]} for key in asked}}
 
 
 def ask(program: suite.Program, folder: Path, tries: bool) -> dict[str, Any]:
@@ -102,18 +136,16 @@ def ask(program: suite.Program, folder: Path, tries: bool) -> dict[str, Any]:
     plain = {name: value for name, value in variables.items() if name != "LD_PRELOAD"}
     begin = time.monotonic()
     said = {"advice": answer(["advice", "--json", trace], folder, plain), "seconds": time.monotonic() - begin}
-    said["what_if"] = {
-        change.key: answer(["advice", "--json", trace, "--what-if", what_if(change)], folder, plain)
-        for change in program.changes
-    }
+    wanted = {change.key: what_if(change) for change in program.changes}
+    said["what_if"] = script(WHAT_IF, [str(trace), wanted], folder, plain)
     if tries:
         again = tried(program, folder, plain)
         said["tried"] = again["tried"]
         if again.get("unread") == "":
             said["advice"] = again["advice"]
-            for change in program.changes:
-                if change.technique in READ:
-                    said["what_if"][change.key] = again["what_if"].get(change.key, {})
+            said["released"] = again["released"]
+            read = [change.key for change in program.changes if change.technique in READ]
+            said["what_if"] |= {key: again["what_if"].get(key, {}) for key in ("release", *read)}
     trace.unlink()
     return said
 

@@ -9,6 +9,7 @@ from typing import Any
 from evidence.advice.suite import FREE, LEAST, Change, Program
 
 SAVING_GOAL, PEAK_GOAL, TRY_GOAL = 0.20, 0.05, 0.01
+FOLLOWED = "release"  # key of the answers about the row itself
 NO_LINE = frozenset({"expandable"})  # a setting of the process, which has no line
 
 
@@ -119,14 +120,17 @@ def findings(program: Program, proposals: Sequence[Row]) -> list[Finding]:
     return found
 
 
-def alarms(program: Program, proposals: Sequence[Row]) -> list[Alarm]:
+def alarms(program: Program, proposals: Sequence[Row], said: Mapping[str, Any]) -> list[Alarm]:
     found = []
+    before = program.counted["before"]["allocated"]
+    followed = said.get("followed", {})
     for row in proposals:
+        if row.technique == "release" and followed:
+            if "error" in followed or before - followed["allocated"] < LEAST * before <= row.saved:
+                found.append(Alarm(program.name, row.technique, row.lines, row.saved, True))
+            continue
         changes = [change for change in program.changes if change.technique == row.technique]
-        if (
-            any(program.worth(change) for change in changes)
-            or row.saved < LEAST * program.counted["before"]["allocated"]
-        ):
+        if any(program.worth(change) for change in changes) or row.saved < LEAST * before:
             continue
         # A larger batch was counted alone: it says nothing of a smaller one.
         counted = [change for change in changes if change.technique != "batch" or program.saved(change) > 0]
@@ -135,9 +139,18 @@ def alarms(program: Program, proposals: Sequence[Row]) -> list[Alarm]:
 
 
 def peaks(program: Program, said: Mapping[str, Any]) -> list[Peak]:
-    """Of every change."""
+    """Of every change; of `release` the one that its row says, where that was made by hand: it depends on which
+    variables are deleted, and an author's change may delete others."""
     found = []
+    followed = said.get("followed", {}).get("allocated")
+    if followed is not None:
+        before = int(program.counted["before"]["allocated"])
+        row = said.get("what_if", {}).get(FOLLOWED, {}), said.get("tried", {}).get(FOLLOWED, {})
+        numbers = row[0].get("bytes"), row[1].get("peak_bytes")
+        found.append(Peak(program.name, "release, its row", "release", before, followed, *numbers))
     for change in program.changes:
+        if change.technique == "release" and followed is not None:
+            continue
         answer = said.get("what_if", {}).get(change.key, {})
         true = _before(program, change) - program.saved(change)
         attempt = said.get("tried", {}).get(change.key, {})

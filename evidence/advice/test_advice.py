@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
 
-from evidence.advice import judge, suite
+from evidence.advice import follow, judge, suite
 from evidence.advice.page import Result, page
 
 PROGRAMS = suite.programs()
@@ -89,7 +90,7 @@ def test_a_line_of_a_library_is_wrong() -> None:
 
 def test_alarms(program: suite.Program) -> None:
     proposals = judge.rows({"proposals": [row("fused", 3, 10), row("sgd", 3, 10), row("no_grad", 3, 40)]}, "pots")
-    found = judge.alarms(program, proposals)
+    found = judge.alarms(program, proposals, {})
     assert [(alarm.technique, alarm.free, alarm.counted) for alarm in found] == [
         ("fused", True, True),
         ("sgd", False, False),
@@ -111,3 +112,50 @@ def test_peaks_and_page(program: suite.Program) -> None:
     assert "| missed | 2 | 2 |" in text
     assert "- pots, no_grad: 66.0 MiB predicted, 60.0 true (+10.0%)" in text
     assert "- pans: it failed" in text
+
+
+FOLLOWED = """\
+import torch
+for x in (1, 2):
+    y = torch.rand(
+        x,
+    )
+    for z in (y,):
+        print(z)
+print(1)
+"""
+
+
+def test_deletions_are_written_behind_their_statements() -> None:
+    text = follow.deleting(FOLLOWED, [("y", 6), ("x", 3), ("z", 7)])
+    assert text.splitlines()[3:9] == [
+        "        x,",
+        "    )",
+        "    del x",
+        "    for z in (y,):",
+        "        print(z)",
+        "        del z",
+    ]
+    assert text.splitlines()[9] == "    del y"
+    with pytest.raises(ValueError, match="line 4"):
+        follow.deleting(FOLLOWED, [("x", 4)])
+
+
+@pytest.mark.parametrize(("followed", "alarms"), [(60, 0), (99, 1), (None, 1)])
+def test_a_row_of_release_is_judged_by_itself(program: suite.Program, followed: int | None, alarms: int) -> None:
+    """Whatever an author's own change of that name saves. One with which the program fails is a false alarm."""
+    mine = dataclasses.replace(
+        program,
+        changes=(*program.changes, change("release")),
+        counted={**program.counted, "changes": {**program.counted["changes"], "release": {"allocated": 100 * MIB}}},
+    )
+    said = {
+        "what_if": {"release": {"bytes": 60 * MIB}},
+        "tried": {"release": {"peak_bytes": 60 * MIB}},
+        "followed": {"error": "it failed"} if followed is None else {"allocated": followed * MIB},
+    }
+    found = judge.alarms(mine, judge.rows({"proposals": [row("release", 3, 40)]}, "pots"), said)
+    assert len(found) == alarms and all(alarm.free and alarm.counted for alarm in found)
+    peaks = [peak for peak in judge.peaks(mine, said) if peak.technique == "release"]
+    assert [peak.key for peak in peaks] == ["release" if followed is None else "release, its row"]
+    assert peaks[0].true == (100 if followed is None else followed) * MIB

@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +26,22 @@ TIMEOUT = 600  # of all changes of a program
 
 def count(program: suite.Program, folder: Path) -> dict[str, Any]:
     """Raises RuntimeError, with what failed, if the unchanged program or a change does not run."""
-    texts = {"": program.path.read_text(), **{change.key: program.changed(change) for change in program.changes}}
-    variables = {change.key: dict(change.environment) for change in program.changes}
+    texts = {change.key: (program.changed(change), change.environment) for change in program.changes}
+    answers = measured(program, {"": (program.path.read_text(), {}), **texts}, folder)
+    return {"before": answers.pop(""), "changes": answers}
+
+
+def measured(
+    program: suite.Program, texts: Mapping[str, tuple[str, Mapping[str, str]]], folder: Path
+) -> dict[str, dict[str, Any]]:
+    """Peaks of these texts of a program, each with its environment variables. Raises RuntimeError."""
     requests = []
-    for number, (key, text) in enumerate(texts.items()):
+    for number, (key, (text, variables)) in enumerate(texts.items()):
         path = folder / str(number) / program.path.name
         path.parent.mkdir()
         path.write_text(text)
-        requests.append(
-            {
-                "key": key,
-                "path": str(path),
-                "arguments": list(program.arguments),
-                "environment": variables.get(key, {}),
-            }
-        )
+        row = {"key": key, "path": str(path), "arguments": list(program.arguments), "environment": dict(variables)}
+        requests.append(row)
     environment = suite.environment() | {"PYTHONPATH": str(suite.STAND_INS)}
     done = subprocess.run(
         [suite.PYTHON, suite.FOLDER / "measure.py", *program.libraries],
@@ -56,7 +58,7 @@ def count(program: suite.Program, folder: Path) -> dict[str, Any]:
         raise RuntimeError(
             "\n".join([f"{program.name}: {len(answers)} of {len(requests)} ran", *failed, done.stderr[-3000:]])
         )
-    return {"before": answers.pop(""), "changes": answers}
+    return answers
 
 
 def table(program: suite.Program) -> list[str]:
