@@ -16,7 +16,7 @@ from typing import Any
 
 from evidence.advice import suite
 
-TIMEOUT = 300
+TIMEOUT = 900
 READ = frozenset({"release", "no_grad", "in_place", "offload"})  # which are foretold of readers where these are known
 
 
