@@ -180,6 +180,32 @@ static bool has_ended(const judge *j, const uint32_t *group, size_t groups)
     return goes_on && alive * 10 <= before;
 }
 
+/* Whether the program freed the older ones behind the loop and kept the younger: a result that the
+ * same evaluation, run once more, has replaced. */
+static bool is_replaced(const judge *j, const uint32_t *group, size_t groups)
+{
+    int64_t before = 0, freed = 0;
+    uint32_t until = 0, from = UINT32_MAX;
+    for (size_t i = 0; i < groups; i++) {
+        const cm_track_group *g = &j->leaks->track->group[group[i]];
+        before += g->series.live;
+        freed += g->freed;
+        until = g->freed_until > until ? g->freed_until : until;
+        from = g->left_from > 0 && g->left_from < from ? g->left_from : from;
+    }
+    return from < UINT32_MAX && until < from && freed * CM_LEAKS_REPLACED >= before;
+}
+
+/* Whether the loop ran once, without a break, and others went on: an index or features that a data
+ * set's one pass made. */
+static bool has_passed(const judge *j)
+{
+    const cm_loops *loops = j->leaks->loops;
+    const cm_loop *loop = &loops->loop[j->number];
+    uint32_t first = loop->global[0], last = loop->global[loop->steps - 1];
+    return last - first + 1 == loop->steps && loops->steps->count - last > CM_LOOP_STEPS_MIN;
+}
+
 static bool is_carried(const judge *j, const uint32_t *group, size_t groups)
 {
     bool carried = false;
@@ -202,6 +228,8 @@ static void doubt_by_call(const judge *j, const uint32_t *group, size_t groups, 
         return;
     if (has_ended(j, group, groups))
         leak->reason = CM_SUSPECT_ENDED;
+    else if (is_replaced(j, group, groups) || has_passed(j))
+        leak->reason = CM_SUSPECT_STOPPED;
     else if (leak->signature == CM_LEAK_GROWING && is_carried(j, group, groups))
         leak->reason = CM_SUSPECT_CARRIED;
     else

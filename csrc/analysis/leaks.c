@@ -83,8 +83,10 @@ static cm_census_row block_row(const cm_leaks *l, uint32_t loop, const cm_block 
 }
 
 /* A block died behind a loop that makes such blocks, if only in an unfinished step. */
-static bool died_behind(cm_leaks *l, const cm_block *block)
+static bool died_behind(cm_leaks *l, const cm_block *block, uint32_t thread)
 {
+    uint32_t step = 0;
+    const cm_loop *own = cm_loops_find(l->loops, block->step, &step);
     for (uint32_t i = 0; i < l->loops->count; i++) {
         cm_track_group *g;
         const cm_loop *loop = &l->loops->loop[i];
@@ -93,8 +95,13 @@ static bool died_behind(cm_leaks *l, const cm_block *block)
             continue;
         if (!cm_track_find(l->track, block, i, &g))
             return false;
-        if (g != NULL)
-            g->died = l->run->replay->position;
+        if (g == NULL)
+            continue;
+        g->died = l->run->replay->position;
+        if (loop != own || is_collected(l, thread))
+            continue;
+        g->freed += block->size;
+        g->freed_until = step + 1 > g->freed_until ? step + 1 : g->freed_until;
     }
     return true;
 }
@@ -107,7 +114,7 @@ static bool change(void *part, const cm_change *c)
         l->born = l->run->replay->position;
         return cm_track_birth(l->track, &c->block);
     }
-    if (l->evaluated && !died_behind(l, &c->block))
+    if (l->evaluated && !died_behind(l, &c->block, c->thread))
         return false;
     cm_loop *loop = cm_loops_find(l->loops, c->block.step, &step);
     if (loop == NULL) {
@@ -424,8 +431,13 @@ static bool count_alive(cm_leaks *l)
                 continue;
             if (!cm_track_find(l->track, block, i, &g))
                 return false;
-            if (g != NULL)
-                g->alive += block->size;
+            if (g == NULL)
+                continue;
+            g->alive += block->size;
+            uint32_t step;
+            if (cm_loops_find(l->loops, block->step, &step) == loop &&
+                (g->left_from == 0 || step + 1 < g->left_from))
+                g->left_from = step + 1;
         }
     }
     return true;

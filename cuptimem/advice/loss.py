@@ -24,7 +24,8 @@ def chunked_loss(program: Program, blocks: list[Block], value: str) -> Change | 
     heads = {block.module for block in blocks if block.requested in sizes and block.module}
     edited: list[Block] = []
     for block in blocks:
-        if block.requested in sizes and block.category in ("activation", "temporary"):
+        wanted = block.step in program.evaluated  # evaluation scores its logits
+        if block.requested in sizes and block.category in ("activation", "temporary") and not wanted:
             edited.append(program.with_bytes(block, block.requested // parts))
         else:
             edited.append(block)

@@ -10,7 +10,7 @@ _FOLLOWS = ("parameter", "buffer", "gradient", "optimizer state", "activation", 
 
 
 def _made_at(stack: Stack) -> Frame | None:
-    """The user's line that makes the whole model: the one that moves it, or no __init__ is around it."""
+    """The user's line that makes the whole model: the one that moves it, or the outermost that makes a module."""
     users = user_frame(stack)
     if users is not None and (".to(" in users.text or ".cuda(" in users.text):
         return users

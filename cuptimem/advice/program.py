@@ -14,6 +14,7 @@ from cuptimem.report.contents import Contributor
 from cuptimem.report.lives import Lives
 from cuptimem.report.stacks import Frame, Stack, user_frame
 
+_COLLECTS = 3  # steps: of fewer, it is a batch that is fetched ahead, or a state that is handed on
 ROUNDING = 512  # of PyTorch's caching allocator
 
 
@@ -150,6 +151,27 @@ class Program:
         """Where evaluation makes blocks and no step of training does."""
         training = {block.of.stack for block in self.blocks if block.step in self.trained}
         return frozenset(block.of.stack for block in self.blocks if block.step in self.evaluated) - training
+
+    @cached_property
+    def collected(self) -> dict[int, int]:
+        """Contributors, by identity, of which the program keeps the blocks of all steps, as outputs in a list, and the
+        most bytes that are let go of together. More and smaller batches leave as much of them.
+
+        A window of the last steps lets go of one step after the other; a list is cleared at once, or never.
+        """
+        made: dict[int, list[Block]] = {}
+        for block in of_category(self.blocks, "kept"):
+            if block.step >= 0:
+                made.setdefault(id(block.of), []).append(block)
+        found: dict[int, int] = {}
+        for of, some in made.items():
+            sums: dict[int | None, int] = {}
+            for block in some:
+                sums[block.end_step] = sums.get(block.end_step, 0) + block.requested
+            steps = len({block.step for block in some})
+            if steps >= _COLLECTS and 2 * len(sums.keys() - {None}) < steps:
+                found[of] = max(sums.values())
+        return found
 
     @cached_property
     def births(self) -> list[int]:

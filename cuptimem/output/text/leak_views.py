@@ -21,7 +21,8 @@ _KEPT = 4  # lines that stand under an entry
 
 _REASONS = {
     "few births": "it grew in too few steps to tell: record a longer run",
-    "stopped": "it grew, and then stopped: a cache that fills up looks like this",
+    "stopped": "it grew, and then stopped: a cache that fills up looks like this, an index that one pass over the data "
+    "makes, or a result that the next run of the same code replaces",
     "one epoch": "it grew within one epoch, and was judged at the last step of that: it may be kept only until the "
     "epoch ends. Record until the next one has begun (a smaller data set gets there sooner); where there is only one "
     "epoch (max_steps), a list that is read when it ends is right, and one that nothing reads is a leak",

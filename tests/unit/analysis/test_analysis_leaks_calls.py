@@ -76,6 +76,36 @@ def test_what_stays_is_a_leak(verdicts: Verdicts, keep: bool) -> None:
     only(verdicts(p))
 
 
+def test_a_result_that_the_next_run_replaces(verdicts: Verdicts) -> None:
+    """A notebook's cell, `logits = [model(x) for x in batches]`, run twice: the new list replaces the old one."""
+    p = Program()
+    model(p)
+    answer(p, keep=True)
+    first, p.kept = p.kept, []
+    answer(p, keep=True)
+    for address in first:
+        p.drop(address)
+    report = verdicts(p)
+    assert not report["leaks"] and reasons(report) == [(KEEP, "stopped")]
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_an_index_that_one_pass_makes(verdicts: Verdicts, passes: int) -> None:
+    """Queries of it go on. What each of several passes adds to goes on, too."""
+    p = Program()
+    model(p)
+    for _ in range(passes):
+        answer(p, 20, keep=True)
+        for _ in range(10):
+            p.t.tick(MODULE, 0x56, p.t.line(CALL + 20), flags=0x20)
+            p.drop(p.new(500, CALL + 21))
+    report = verdicts(p)
+    if passes == 1:
+        assert not report["leaks"] and reasons(report) == [(KEEP, "stopped")]
+    else:
+        only(report)
+
+
 def test_a_list_of_caches_is_a_leak(verdicts: Verdicts) -> None:
     p = Program()
     model(p)
