@@ -3,19 +3,26 @@
 from cuptimem.advice.data import is_cached
 from cuptimem.advice.program import Block, Program, of_category
 from cuptimem.advice.technique import Change, Technique
-from cuptimem.report.stacks import Frame, Stack, user_frame
+from cuptimem.report.stacks import Frame, Stack, function, user_frame
 
 _SMALL = 512
 _FOLLOWS = ("parameter", "buffer", "gradient", "optimizer state", "activation", "kept", "temporary", "bucket")
 
 
-def _made_at(stack: Stack) -> Frame | None:
+def _makes_module(frame: Frame, called: frozenset[str]) -> bool:
+    """Whether it is the __init__ of a module, not of a trainer or a server that has one. called: classes of modules
+    that ran; of a program that ran none, any may be."""
+    owner, _, name = function(frame).rpartition(".")
+    return name == "__init__" and (frame.is_library or not called or owner.rpartition(".")[2] in called)
+
+
+def _made_at(stack: Stack, called: frozenset[str]) -> Frame | None:
     """The user's line that makes the whole model: the one that moves it, or the outermost that makes a module."""
     users = user_frame(stack)
     if users is not None and (".to(" in users.text or ".cuda(" in users.text):
         return users
     for outer, inner in zip(stack[:0:-1], stack[-2::-1], strict=True):
-        if not outer.is_library and inner.function.endswith("__init__"):
+        if not outer.is_library and _makes_module(inner, called):
             return outer
     return users
 
@@ -29,9 +36,10 @@ def _halved(program: Program, blocks: list[Block]) -> list[Block]:
     ]
 
 
-def _model_line(blocks: list[Block]) -> Frame | None:
-    most = max(of_category(blocks, "parameter"), key=lambda one: one.bytes, default=None)
-    return None if most is None else _made_at(most.of.stack)
+def _model_line(program: Program, blocks: list[Block]) -> Frame | None:
+    """Of the largest parameter that no call made, as a lazy layer's are; else of the largest."""
+    parameters = sorted(of_category(blocks, "parameter"), key=lambda one: (bool(one.of.modules), -one.bytes))
+    return _made_at(parameters[0].of.stack, program.called) if parameters else None
 
 
 def half_model(program: Program, blocks: list[Block], value: str) -> Change | str:
@@ -44,7 +52,7 @@ def half_model(program: Program, blocks: list[Block], value: str) -> Change | st
     doubt = "" if program.types == {"float32"} else ", where it is float32"
     cost = "numerics: weights of 16 bits hardly take small updates" if program.trained else "numerics"
     write = f"model.to(torch.bfloat16){doubt}, and its inputs"
-    return Change(_halved(program, blocks), _model_line(blocks), write, cost)
+    return Change(_halved(program, blocks), _model_line(program, blocks), write, cost)
 
 
 def single_precision(program: Program, blocks: list[Block], value: str) -> Change | str:
@@ -56,7 +64,7 @@ def single_precision(program: Program, blocks: list[Block], value: str) -> Chang
         for block in _halved(program, blocks)
     ]
     return Change(
-        edited, _model_line(blocks), "float32 for the model, and for its inputs", "7 digits in the place of 16"
+        edited, _model_line(program, blocks), "float32 for the model, and for its inputs", "7 digits in the place of 16"
     )
 
 

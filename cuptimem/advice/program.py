@@ -174,6 +174,12 @@ class Program:
         return found
 
     @cached_property
+    def called(self) -> frozenset[str]:
+        """Classes of the modules that ran."""
+        contributors = {id(block.of): block.of for block in self.blocks}
+        return frozenset(name for one in contributors.values() for name in one.modules)
+
+    @cached_property
     def births(self) -> list[int]:
         return [block.birth for block in self.blocks]
 

@@ -196,6 +196,22 @@ def test_a_smaller_batch_ends_where_evaluation_begins() -> None:
     assert change.frame == LOOP  # where forward is called
 
 
+def test_what_is_collected_over_steps_does_not_follow_the_batch() -> None:
+    """More and smaller batches fill a list with as much; of a window of the last steps they fill half."""
+    output, joined = contributor("forward", "kept"), contributor("forward", "temporary")
+    steps = range(6)
+    listed: list[Row] = [(10 + 100 * i, -1, 1000, i, output) for i in steps]
+    one = program(*listed, (560, 570, 6000, 5, joined), steps=6)
+    for change in (batches.batch(one, one.blocks, "x0.5"), batches.batch(one, one.blocks, "x4")):
+        assert not isinstance(change, str)
+        assert (one.peak, one.replay(change.blocks)[0]) == (12000, 12000)
+    window: list[Row] = [(10 + 100 * i, 220 + 100 * i if i < 4 else -1, 1000, i, output) for i in steps]
+    one = program(*window, (560, 570, 7000, 5, joined), steps=6)
+    change = batches.batch(one, one.blocks, "x0.5")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (9000, 4500)
+
+
 def test_inference_alone_follows_its_batch() -> None:
     one = program((10, 60, 4000, 0, contributor("forward", "activation")))
     change = batches.batch(one, one.blocks, "x0.5")
@@ -381,16 +397,21 @@ def test_the_type_of_parameters_decides_what_is_shorter() -> None:
 
 
 def test_the_line_of_a_model_is_the_one_that_moves_it() -> None:
-    """A server's own __init__ around it is no module's."""
-    layer = Frame(f"{TORCH}/nn/modules/linear.py", "Linear.__init__", 109)
+    """A server's own __init__ around it is no module's, where it is known what ran."""
+    linear = Frame(f"{TORCH}/nn/modules/linear.py", "Linear.__init__", 109)
     made = Frame(f"{TORCH}/nn/init.py", "zeros", 3)
     inside = Frame("train.py", "Server.__init__", 5, text="self.net = Net(config)")
     moves = Frame("train.py", "Server.__init__", 5, text='self.net = Net(config).eval().to("cuda")')
     plain = Frame("train.py", "build", 7, text="weight = zeros(8)")
-    for stack, line in (((layer, inside), 9), ((layer, moves), 5), ((made, plain), 7)):
+    for stack, line in (((linear, inside), 9), ((linear, moves), 5), ((made, plain), 7)):
         one = program((1, -1, 4096, -1, contributor("other", "parameter", *stack)))
         change = precision.half_model(one, one.blocks, "")
         assert not isinstance(change, str) and change.frame is not None and change.frame.line == line
+    parameter: Row = (1, -1, 4096, -1, contributor("other", "parameter", linear, inside))
+    lazy: Row = (2, -1, 9000, 0, contributor("forward", "parameter", *layer("Lazy", "empty", 1)))
+    one = program(parameter, lazy)
+    change = precision.half_model(one, one.blocks, "")
+    assert not isinstance(change, str) and change.frame == inside
 
 
 def test_adapters_say_nothing_of_the_models_type() -> None:
