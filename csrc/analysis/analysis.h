@@ -260,6 +260,7 @@ typedef struct cm_holder {
     uint32_t device, stack;
     uint32_t path; /* name id of the referrer path */
     bool first;    /* of its search: earlier results are outdated */
+    bool backward; /* of a leak that backward made */
     uint64_t count;
     int64_t bytes;
     int64_t step; /* that was running; -1: none */

@@ -52,12 +52,13 @@ static bool may_stand_under(const cm_verdict_row *row, const cm_verdict_row *cau
 
 /* --- rows of one line ---------------------------------------------------------------------- */
 
+/* Gradients are charged to their forward's line, and others hold them than its outputs. */
 static bool is_one_with(const cm_verdict_row *a, const cm_verdict_row *b)
 {
     const cm_leak *x = &a->leak, *y = &b->leak;
     if (x->kind != y->kind || x->signature != y->signature || x->loop != y->loop ||
         x->device != y->device || x->reason != y->reason || x->cycle != y->cycle ||
-        a->line != b->line)
+        x->backward != y->backward || a->line != b->line)
         return false;
     return x->signature == CM_LEAK_GROWING || born_together(a, b);
 }

@@ -34,6 +34,7 @@ static void begin(holders *h, const cm_record *record)
     h->is_alive = (e->flags & CM_HOLDER_ALIVE) != 0;
     h->last = (cm_holder){.kind = e->flags & CM_HOLDER_NODES ? CM_LEAK_NODES : CM_LEAK_BYTES,
                           .first = (e->flags & CM_HOLDER_FIRST) != 0,
+                          .backward = (e->flags & CM_HOLDER_BACKWARD) != 0,
                           .device = device < 0 ? CM_LEAK_NO_DEVICE : (uint32_t)device,
                           .stack = e->stack,
                           .step = cm_steps_number(h->run->steps, step)};

@@ -145,6 +145,8 @@ typedef enum cm_holder_flag {
     CM_HOLDER_ALIVE = 4, /* of all that is alive of a user's line; stack: one that leads to it */
     CM_HOLDER_MORE = 8,  /* about a holder found earlier: its path, a tab, and the line that puts
                             there what it holds (train.py:30 in Trainer.log) */
+    CM_HOLDER_BACKWARD =
+        16, /* of a leak that backward made: gradients have their forward's stack */
 } cm_holder_flag;
 
 /* --- steps, objects, marks ----------------------------------------------------------------- */

@@ -758,8 +758,9 @@ bool cm_py_sort_holders(cm_py_builder *b)
     return true;
 }
 
-/* Appends those of one stack of the leak to `found`, where that is not NULL; their number. */
-static size_t holders_of(const cm_py_builder *b, const cm_leak *leak, uint32_t stack,
+/* Appends those of one stack of the leak to `found`, where that is not NULL; their number. exact:
+ * found of what backward made, or of the rest, as the leak is. */
+static size_t holders_of(const cm_py_builder *b, const cm_leak *leak, uint32_t stack, bool exact,
                          const cm_holder **found)
 {
     size_t low = 0, high = b->analysis->holder_count, count = 0;
@@ -772,7 +773,8 @@ static size_t holders_of(const cm_py_builder *b, const cm_leak *leak, uint32_t s
     }
     for (; low < b->analysis->holder_count && b->holders[low]->stack == stack; low++) {
         const cm_holder *h = b->holders[low];
-        if (h->kind != leak->kind || (h->kind != CM_LEAK_NODES && h->device != leak->device))
+        if (h->kind != leak->kind || (exact && h->backward != leak->backward) ||
+            (h->kind != CM_LEAK_NODES && h->device != leak->device))
             continue;
         if (found != NULL)
             found[count] = h;
@@ -782,13 +784,14 @@ static size_t holders_of(const cm_py_builder *b, const cm_leak *leak, uint32_t s
 }
 
 /* Of the leak's own stack and those of its parts. */
-static size_t find_holders(const cm_py_builder *b, const cm_leak *leak, const cm_holder **found)
+static size_t find_holders(const cm_py_builder *b, const cm_leak *leak, bool exact,
+                           const cm_holder **found)
 {
-    size_t count = holders_of(b, leak, leak->stack, found);
+    size_t count = holders_of(b, leak, leak->stack, exact, found);
     for (size_t i = 0; i < leak->part_count; i++) {
         uint32_t stack = b->analysis->leak_parts[leak->first_part + i].stack;
         if (stack != leak->stack)
-            count += holders_of(b, leak, stack, found == NULL ? NULL : found + count);
+            count += holders_of(b, leak, stack, exact, found == NULL ? NULL : found + count);
     }
     return count;
 }
@@ -797,11 +800,14 @@ static size_t find_holders(const cm_py_builder *b, const cm_leak *leak, const cm
 static PyObject *holder_list(cm_py_builder *b, const void *row)
 {
     const cm_leak *leak = row;
-    size_t count = find_holders(b, leak, NULL), first = 0;
+    size_t count = find_holders(b, leak, true, NULL), first = 0;
+    bool exact = count > 0; /* an early search saw less of it, an old recording has no flag */
+    if (!exact)
+        count = find_holders(b, leak, false, NULL);
     const cm_holder **found = PyMem_New(const cm_holder *, count + 1);
     if (found == NULL)
         return PyErr_NoMemory();
-    find_holders(b, leak, found);
+    find_holders(b, leak, exact, found);
     cm_sort(found, count, sizeof *found, compare_order);
     for (size_t i = count; i > 0 && first == 0; i--)
         if (found[i - 1]->first)

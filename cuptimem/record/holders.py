@@ -50,6 +50,7 @@ _EARLY = ("one epoch", "no collection", "carried on")  # suspects that an early 
 _TENSOR, _STORAGE, _CONTEXT = 1, 2, 3  # _CONTEXT: of a custom autograd function
 _OF_ALIVE = 4  # CM_HOLDER_ALIVE
 _MORE = 8  # CM_HOLDER_MORE
+_OF_BACKWARD = 16  # CM_HOLDER_BACKWARD
 _DEVICES = {"cpu": _core.DEVICE_CPU, "cuda": _core.DEVICE_CUDA, "pinned": _core.DEVICE_PINNED}
 
 _Block = tuple[int, int]  # address, bytes
@@ -479,12 +480,12 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
                 core.mark(core.MARK_NAMED, row["stack"])
             if row["signature"] == "growing":
                 core.mark(core.MARK_HELD, 2 * row["stack"] + want.by_variable)
-            _record(core, row["stack"], int(row["kind"] == "nodes"), row["device"], holders)
+            _record(core, row["stack"], _of(row), row["device"], holders)
 
         if not look.early:
             for row in rows:
                 stacks = dict.fromkeys((row["stack"], *(part[2] for part in row["parts"])))
-                keys = ((row["kind"], row["device"], stack) for stack in stacks)
+                keys = ((*_key(row)[:-1], stack) for stack in stacks)
                 known = [one for key in keys for one in look.known.get(key, ())]
                 _record_puts(core, row, known, blocks.files(row), time.time() - look.recorded)
 
@@ -509,7 +510,7 @@ def _record_puts(
 
     paths = ((one.path, keeping_line.find(one.path, files, since)) for one in holders if one.is_named)
     put = [Holder(f"{path}\t{line}", 0, 0) for path, line in paths if line]
-    _record(core, row["stack"], int(row["kind"] == "nodes") | _MORE, row["device"], put)
+    _record(core, row["stack"], _of(row) | _MORE, row["device"], put)
 
 
 def _record(core: Any, stack: int, of: int, device: str, holders: Sequence[Holder]) -> None:
@@ -586,8 +587,12 @@ def _is_garbage_much(raw: Mapping[str, Any], wants: Iterable[tuple[str, Want]]) 
     return any(is_much(waits.get(row["device"], 0), row["peak"]) for row in raw["devices"])
 
 
+def _of(row: Mapping[str, Any]) -> int:
+    return int(row["kind"] == "nodes") | (_OF_BACKWARD if row["backward"] else 0)
+
+
 def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
-    return row["kind"], row["device"], row["stack"]
+    return row["kind"], row["device"], row["backward"], row["stack"]
 
 
 def now(raw: Mapping[str, Any], of: Leak | Frame | str) -> tuple[Holder, ...]:

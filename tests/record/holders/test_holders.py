@@ -422,6 +422,24 @@ def test_variables_of_functions_that_have_returned() -> None:
     assert paths(prof.report) == [EARLY]
 
 
+def test_what_backward_makes_on_a_forward_line() -> None:
+    """Backward's blocks lie on the forward line, and have holders of their own."""
+    models, outputs = [], []
+    with cuptimem.profile() as prof:
+        for _ in range(40):
+            layer = torch.nn.Linear(64, 64, bias=False)
+            output = layer(torch.ones(64, 64))
+            output.sum().backward()
+            outputs.append(output.detach())
+            models.append(layer)
+            prof.step()
+    held = {(one.where, one.backward): [holder.path for holder in one.holders] for one in prof.report.leaks}
+    (gradients,) = [paths for (_, backward), paths in held.items() if backward]
+    assert all("models" in path and path.endswith(".grad") for path in gradients)
+    (made,) = [paths for (_, backward), paths in held.items() if not backward and "outputs" in str(paths)]
+    assert all("models" not in path for path in made)
+
+
 def test_gradients_do_not_hold_a_graph_that_is_gone() -> None:
     """They lie on the line whose activations the graph kept."""
     cell = torch.nn.RNNCell(64, 64)
