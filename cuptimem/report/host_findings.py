@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuptimem.report.brief import Brief
-from cuptimem.report.host import COPIES, KINDS, LEAST_FILE, Attribute, Host, Process
+from cuptimem.report.host import COPIES, KINDS, LEAST_FILE, Attribute, Host, Process, ProcessPoint
 from cuptimem.report.process import HOST
 from cuptimem.words import size
 
@@ -51,13 +51,16 @@ class HostFinding(Brief):
 
 
 def findings(host: Host, steps: "Sequence[tuple[int, int]]" = ()) -> tuple[HostFinding, ...]:
-    """steps: the time and number of each step's end."""
+    """steps: the time and number of each step's end. What a process does before the first is its start: libraries are
+    loaded."""
     found = [*_copies(host.processes, host.attributes), *_loaded_twice(host), *_stays_mapped(host), *_filled(host)]
+    begin = steps[0][0] if steps else 0
     for process in host.processes:
+        points = [point for point in process.points if point.time_ns >= begin]
         for what, kind in zip(_WORDS, KINDS, strict=True):
-            rise = _growth(process, kind)
+            rise = _growth(points, kind)
             if rise >= (_LEAST_FILES if kind == "files" else _LEAST):
-                pace = _per_step(process, rise, steps)
+                pace = _per_step(points, rise, steps)
                 found.append(HostFinding("grows", rise, process.pid, process.role, what, bytes_per_step=pace))
     if host.shm_bytes and host.shm_used >= _NEAR * host.shm_bytes:
         found.append(HostFinding("shared memory full", host.shm_used, None, "", ""))
@@ -171,9 +174,9 @@ def _filled(host: Host) -> Iterable[HostFinding]:
         yield HostFinding("fills", most, None, COPIES[0], _WORDS[1], alive, stopped=True, batches=host.batches)
 
 
-def _growth(process: Process, kind: str) -> int:
+def _growth(points: Sequence[ProcessPoint], kind: str) -> int:
     """By how much the lows of its quarters rose from each to the next, without the first tenth of its life."""
-    points = process.points[max(1, len(process.points) // 10) :]
+    points = points[max(1, len(points) // 10) :]
     if len(points) < 2 * _QUARTERS:
         return 0
     lows = [
@@ -185,7 +188,7 @@ def _growth(process: Process, kind: str) -> int:
     return rise if rise > 0 and steady else 0
 
 
-def _per_step(process: Process, rise: int, steps: "Sequence[tuple[int, int]]") -> float | None:
-    inside = [index for time, index in steps if process.points[0].time_ns <= time <= process.end.time_ns]
+def _per_step(points: Sequence[ProcessPoint], rise: int, steps: "Sequence[tuple[int, int]]") -> float | None:
+    inside = [index for time, index in steps if points[0].time_ns <= time <= points[-1].time_ns]
     # The lows of the first and the last quarter lie about three quarters of its life apart.
     return rise / (0.75 * len(inside)) if len(inside) >= 2 * _QUARTERS else None

@@ -113,7 +113,9 @@ def _finding(one: HostFinding, host: Host) -> list[Block]:
         return _copied(one)
     if one.kind == "grows":
         pace = "" if one.bytes_per_step is None else f", about {signed(round(one.bytes_per_step))} a step"
-        return warning(f"the {one.what} of {one.role} {one.pid} grows by {size(one.bytes)}{pace}")
+        who = "the recorded process" if one.pid == host.recorded.pid else f"{one.role} {one.pid}"
+        grow = "grow" if one.what.endswith("s") else "grows"
+        return warning(f"{one.what} of {who} {grow} by {size(one.bytes)}{pace}")
     if one.kind == "loaded twice":
         return _loaded_twice(one)
     if one.kind == "kept" and host.malloc is not None:

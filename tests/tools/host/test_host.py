@@ -387,6 +387,7 @@ def test_a_queue_that_fills_is_no_growth() -> None:
     assert host_findings.findings(filled) == ()
     rising = made(*(sample(i, process(1, 1, 50, shm=10 + i)) for i in range(40)))
     assert [(one.kind, one.what) for one in host_findings.findings(rising)] == [("grows", "shared memory")]
+    assert host_findings.findings(rising, [(35 * 10**9, 0), (39 * 10**9, 1)]) == ()  # the first step ended behind it
 
 
 def test_a_file_of_which_two_have_a_copy() -> None:
