@@ -10,7 +10,11 @@ from cuptimem.report.model import Contents, Contributor
 from cuptimem.report.stacks import Frame
 
 OWN = "the line itself"  # what it allocated with no library's line below it
-_CALL = re.compile(r"(?:return\s+)?(?:[\w.]*\.)?(\w+)\s*\(")
+_COMPILED = "compiled code"
+_CALL = re.compile(
+    r"(?:return\s+)?(?:torch\.ops\.\w+\.(\w+)\.\w+|(?:[\w.]*\.)?(\w+))\s*\("
+)  # addmm of aten.addmm.default
+_COMPILER = re.compile(r"[/\\]torch[/\\](?:_dynamo|_functorch[/\\]_aot_autograd)[/\\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,5 +91,7 @@ def _call(one: Contributor, below: Frame) -> str:
     """A package's function; below PyTorch alone what is called: conv2d for F.conv2d(...)."""
     if not below.is_plumbing:
         return below.function
+    if _COMPILER.search(below.file):
+        return _COMPILED  # which runs the graph that it made, forward or backward
     found = _CALL.match(grouping.expression(one.stack))
-    return found[1] if found is not None else below.function.rsplit(".", 1)[-1]
+    return found[1] or found[2] if found is not None else below.function.rsplit(".", 1)[-1]

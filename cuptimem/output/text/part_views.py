@@ -6,7 +6,7 @@ from cuptimem.output.text import held_views
 from cuptimem.output.text.words import count, more, place, share, size
 from cuptimem.report.model import Contents
 from cuptimem.report.parts import Part, Row, drives_loop, parts_of
-from cuptimem.report.stacks import Frame
+from cuptimem.report.stacks import Frame, bare_name
 
 _CALLS = 3  # named in one line
 _MODULES = 5  # below each other
@@ -61,8 +61,13 @@ def _sum(parts: Iterable[Part]) -> int:
 
 
 def _says_the_same(part: Part, line: Row) -> bool:
-    """One call of PyTorch's that made nearly all of the line's bytes; a package's function says more."""
-    return part.bytes >= _NEARLY_ALL * line.bytes and (part.frame is None or part.frame.is_plumbing)
+    """One call of PyTorch's that made nearly all of the line's bytes, or one of the name that the line calls
+    (`opt.step()`, of a package's wrapper); another function of a package says more."""
+    if part.bytes < _NEARLY_ALL * line.bytes:
+        return False
+    if part.frame is None or part.frame.is_plumbing:
+        return True
+    return line.frame is not None and f".{bare_name(part.frame)}(" in line.frame.source
 
 
 def _modules(line: Row, parts: Sequence[Part]) -> tuple[str, ...]:

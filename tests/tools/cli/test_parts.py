@@ -131,6 +131,24 @@ def test_parts_are_named_by_what_is_called(tmp_path: Path) -> None:
     assert part_views.in_a_line(line, report.peak, 1) == "of which 50 B linear, 45 B in 3 more"
     (alone,) = stacked.report(tmp_path, rest((90, [LINEAR, CALL, MAIN]), (5, [MAIN]))).peak.lines
     assert part_views.in_a_line(alone, report.peak) == ""  # says what the line says
+    wrapped = [STEP, MAIN]
+    for source, said in (("loop.step()", ""), ("self.fit()", "of which 90 B Loop.step")):
+        (alone,) = stacked.report(tmp_path, rest((90, wrapped)), texts={MAIN: source}).peak.lines
+        assert part_views.in_a_line(alone, report.peak) == said
+
+
+def test_what_a_compiler_of_graphs_runs_is_named_by_the_operator(tmp_path: Path) -> None:
+    """Not by the overload, and not by the compiler's own functions."""
+    made = (SITE + "torch/_ops.py", "OpOverload.__call__", 916)
+    runs = (SITE + "torch/_functorch/_aot_autograd/utils.py", "make_boxed_func.<locals>.g", 118)
+    graph = ("<eval_with_key>.3", "forward", 39)
+    texts = {
+        made: "return self._op(*args, **kwargs)",
+        graph: "torch.ops.aten.addmm.default(primals_5, getitem, t)",
+        runs: "return f(*args)",
+    }
+    report = stacked.report(tmp_path, rest((50, [made, graph, runs, MAIN]), (20, [runs, MAIN])), texts=texts)
+    assert parts(report.peak.lines[0], report.peak) == [("addmm", 50), ("compiled code", 20)]
 
 
 def test_parts_that_change_no_digit_are_not_said(tmp_path: Path) -> None:
