@@ -18,6 +18,7 @@ _INDENT, _DEEPER = "   ", "       "
 _IN_SUMMARY = 3
 _CALLERS = 3
 _KEPT = 4  # lines that stand under an entry
+_MUCH = 0.1  # of a peak
 
 _REASONS = {
     "few births": "it grew in too few steps to tell: record a longer run",
@@ -511,6 +512,30 @@ def line(report: Report) -> str:
         largest = f": {where(found)} {_total(found)} a step{_beside_tensors(found, report)}"
         largest += f", {holder}" if holder else ""
     return _lower(_headline(report, _steps_of(judged, len(loops) > 1), largest))
+
+
+def _lines(stack: Stack) -> object:
+    """What leaks are told apart by."""
+    return tuple((frame.file, frame.function, frame.line) for frame in stack)
+
+
+def at_peak(report: Report, device: str) -> list[Block]:
+    """A line for each leak that has much of a device's peak: what the program keeps is no change's to save."""
+    peak = report.device(device).peak
+    made: dict[tuple[object, bool], int] = {}
+    for one in peak.contributors:
+        key = _lines(one.stack), one.phase == "backward"
+        made[key] = made.get(key, 0) + one.bytes
+    blocks: list[Block] = []
+    for leak in report.leaks:
+        if leak.kind == "bytes" and leak.device == device:
+            # What its last step makes at the peak is not kept yet.
+            has = min(leak.bytes, sum(made.get((_lines(part.stack), leak.backward), 0) for part in leak.parts))
+            if has >= _MUCH * peak.bytes:
+                holder = _holder(leak, short=True)
+                said = f"a leak has {size(has)} of it ({share(has, peak.bytes)}): {where(leak)}"
+                blocks.append(Text(f"{said}{holder and ', '}{holder}", "warning", hang=2, prose=True))
+    return blocks
 
 
 def short(report: Report) -> list[Block]:
