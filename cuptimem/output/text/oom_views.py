@@ -9,6 +9,7 @@ from cuptimem.output.text.ledger_views import prose
 from cuptimem.output.text.peak_views import by_origin, named_tensors, numbered, phase
 from cuptimem.output.text.words import code, count, duration, function, place, plural, share, size, where
 from cuptimem.report import grouping, logged
+from cuptimem.report.cycles import CYCLE
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.held import HeldLine
 from cuptimem.report.model import Contributor, OutOfMemory, Report, first_lines, lines_of
@@ -17,6 +18,7 @@ from cuptimem.report.process import HOST
 _TOP = 6
 _ADVISED = 3  # changes
 _HELD = 3  # lines with their tensors and holders
+_TRACEBACK = " → traceback"  # in a holder's path: behind the name of an exception
 _NAMES_WIDTH = 40  # characters of tensors' names and shapes
 _REST = "(not known: compacted, lost, or not a tensor's)"
 
@@ -39,7 +41,7 @@ def page(report: Report, oom: OutOfMemory) -> list[Block]:
         Text(),
         Text("What would have let this request fit", "title"),
         *garbage_views.at_refusal(report, oom),
-        *_fits(report, oom),
+        *_fits(report, oom, held),
     ]
     others = sum(device.refused for device in report.devices) - 1
     if others:
@@ -197,7 +199,7 @@ def _lines(oom: OutOfMemory, held: Sequence[HeldLine]) -> Table:
 # -- what would have let it fit ------------------------------------------------------------------------------------
 
 
-def _fits(report: Report, oom: OutOfMemory) -> list[Block]:
+def _fits(report: Report, oom: OutOfMemory, held: Sequence[HeldLine]) -> list[Block]:
     """Arithmetic only: each line is enough by itself, or says what is left to free."""
     memory = oom.memory
     if memory is None or memory.lacked is None or memory.needed is None or memory.free_on_device is None:
@@ -217,8 +219,26 @@ def _fits(report: Report, oom: OutOfMemory) -> list[Block]:
             f"the device would have {size(most)}."
         )
     blocks += prose(f"freeing {size(lacked)} more on the device: the request needs {size(needed)} of it", mark="  - ")
+    blocks += _caught_before(held, lacked)
     blocks += _expandable(report, memory, lacked)
     return blocks + _activations(oom.contributors, lacked)
+
+
+def _caught_before(held: Sequence[HeldLine], lacked: int) -> list[Block]:
+    """An exception that was caught and is kept, as of a batch that was too large, keeps what its functions had."""
+    kept: dict[str, int] = {}
+    for one in (holder for line in held for holder in line.holders if not holder.path.startswith(CYCLE)):
+        name, between, _ = one.path.partition(_TRACEBACK)
+        if between:
+            kept[name] = kept.get(name, 0) + one.bytes
+    if sum(kept.values()) < lacked:
+        return []
+    most = max(kept, key=lambda name: kept[name])
+    return prose(
+        f"dropping the exception that is kept ({most}): its traceback has {size(kept[most])} of the functions that it "
+        "left",
+        mark="  - ",
+    )
 
 
 def _expandable(report: Report, memory: Fragmentation, lacked: int) -> list[Block]:

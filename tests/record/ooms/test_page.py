@@ -6,6 +6,8 @@ import pytest
 
 from cuptimem.output.text import oom_views, text
 from cuptimem.report.fragmentation import Fragmentation
+from cuptimem.report.held import HeldLine
+from cuptimem.report.leaks import Holder
 from cuptimem.report.model import Contributor, Device, Frame, OutOfMemory, Peak
 from tests.tools.cli.simulated_runs import report
 
@@ -44,9 +46,9 @@ def refused(
     )
 
 
-def fits(oom: OutOfMemory) -> list[str]:
+def fits(oom: OutOfMemory, *held: HeldLine) -> list[str]:
     """The lines under that heading."""
-    one = report(300 * MIB, (oom,))
+    one = replace(report(300 * MIB, (oom,)), held=held)
     device: Device = replace(one.devices[0], refused=1, peak=Peak("cuda:0", 300 * MIB, 7, 2, oom.contributors))
     lines = text.render(oom_views.page(replace(one, devices=(device,)), oom), 80).splitlines()
     return lines[lines.index("What would have let this request fit") + 1 :]
@@ -83,6 +85,18 @@ def test_activations_are_named_where_they_are_enough() -> None:
     assert len(fits(refused(152 * MIB, activations=103 * MIB))) == 1
     lines = fits(refused(152 * MIB, activations=208 * MIB))
     assert "25 % less of the 208.0 MiB of activations" in lines[1]
+
+
+def test_a_kept_exception_is_named_where_what_it_has_is_enough() -> None:
+    """Of a larger batch that was tried before."""
+    kept = "dropping the exception that is kept (why in module train): its traceback has 60.0 MiB of the functions"
+    for mib, expected in ((60, f"- {kept} that it left"), (40, "")):
+        holders = (
+            Holder("why in module train → traceback → x in step()", 1, mib * MIB),
+            Holder("model (Sequential) in module train", 1, 200 * MIB),
+        )
+        lines = fits(refused(152 * MIB), HeldLine("cuda:0", LINE, holders))
+        assert " ".join(" ".join(lines[1:]).split()) == expected
 
 
 def test_what_nothing_would_have_helped() -> None:
