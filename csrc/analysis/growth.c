@@ -108,12 +108,19 @@ static bool all_shapes_differ(const cm_growth_birth *birth, size_t count)
     return true;
 }
 
+/* How many births prove something: where blocks die in the step after their own, the last step's do
+ * not. */
+static size_t proving(const cm_growth_case *c)
+{
+    return c->births -
+           (c->fleeting && c->births > 0 && c->birth[c->births - 1].step == c->steps - 1);
+}
+
 /* Whether births become rarer as in a cache: over the whole loop, warm-up included. */
 static bool is_filling(const cm_growth_case *c)
 {
     uint32_t warm = cm_growth_warm(c->steps), third = c->steps / 3;
-    size_t count = c->births - (c->fleeting && c->birth[c->births - 1].step == c->steps - 1);
-    size_t first = 0, last = 0, dense = 0;
+    size_t count = proving(c), first = 0, last = 0, dense = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t step = c->birth[i].step;
         dense += step < warm;
@@ -159,10 +166,10 @@ static void old_alive(const cm_growth_case *c, double alive[CM_GROWTH_BUCKETS])
 {
     uint32_t width = cm_growth_width(c->steps);
     double died = 0, survived = 0;
-    size_t next = 0;
+    size_t next = 0, births = proving(c);
     for (uint32_t b = 0; b < CM_GROWTH_BUCKETS; b++) {
         died += c->deaths->alive[b];
-        while (next < c->births && c->birth[next].step / width <= b)
+        while (next < births && c->birth[next].step / width <= b)
             survived += (double)c->birth[next++].bytes;
         alive[b] = died + survived;
     }
@@ -315,11 +322,9 @@ cm_growth_result cm_growth_survivors(const cm_growth_case *c)
     uint32_t warm = cm_growth_warm(c->steps);
     if (c->steps <= warm + CM_GROWTH_HINT)
         return out;
-    size_t begin = 0, end = c->births;
+    size_t begin = 0, end = proving(c);
     while (begin < end && c->birth[begin].step < warm)
         begin++;
-    if (c->fleeting && end > begin && c->birth[end - 1].step == c->steps - 1)
-        end--;
     if (end - begin < CM_GROWTH_HINT)
         return out;
     spread all = measure(c->birth + begin, end - begin, warm, c->steps);

@@ -15,6 +15,23 @@ def test_one_ever_larger_block(verdicts: Callable[..., dict[str, Any]], steps: i
     assert row["first_step"] == 0
 
 
+def test_a_large_block_of_the_last_step_is_no_growth(verdicts: Callable[..., dict[str, Any]]) -> None:
+    """`out, (h, c) = lstm(x, states)`: h is kept, c lives four steps, out is larger and dies in the next step."""
+    states: list[int] = []
+
+    def body(p: Program, i: int) -> None:
+        p.new()
+        states.append(p.new())
+        for address in p.kept:
+            p.drop(address)
+        p.kept = [p.new(24_000)]
+        if len(states) > 4:
+            p.drop(states.pop(0))
+
+    row = only(verdicts(train(60, body)))
+    assert row["bytes_per_step"] == pytest.approx(1000, rel=0.05)
+
+
 def test_one_larger_block_every_few_steps(verdicts: Callable[..., dict[str, Any]]) -> None:
     row = only(verdicts(train(60, lambda p, i: cat(p, 400 * (i + 5)) if i % 5 == 0 else None)))
     assert row["signature"] == "growing" and row["bytes_per_step"] == pytest.approx(400, rel=0.1)
