@@ -29,7 +29,7 @@ pytestmark = pytest.mark.torch
 
 FOLDER = os.path.dirname(cuptimem.__file__) + os.sep
 BYTES = FOLDER.encode()  # as long as C has its address
-MOST = 5  # places at which one scenario is interrupted; all of them with --long
+MOST = 12  # places at which one scenario is interrupted; all of them with --long
 
 
 class Alarm(Exception):
@@ -199,6 +199,7 @@ def test_a_handler_is_heard_wherever_it_comes(
     set_handler: Callable[[Any], None],
     long: bool,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     within: Callable[[], None] | None,
 ) -> None:
     """The signal comes before each line of ours in turn. A recording around it goes on, and is complete."""
@@ -207,6 +208,7 @@ def test_a_handler_is_heard_wherever_it_comes(
     set_handler(Job())
     gc.collect()
     gc.freeze()  # what was alive before is no candidate: the scenario is short
+    monkeypatch.setattr(living, "with_frozen", lambda found: found)  # a loop over millions, else nearly every place
     try:
         with cuptimem.profile(tmp_path / "run.cmem") if within else contextlib.nullcontext() as prof:
             scenario()
@@ -214,6 +216,7 @@ def test_a_handler_is_heard_wherever_it_comes(
             scenario()
             lines = interrupt.end()
             assert lines > 3
+            places = 0
             for line in range(1, lines + 1, 1 if long else lines // MOST + 1):
                 heard = False
                 interrupt.begin(BYTES, line, signal.SIGUSR1)
@@ -223,9 +226,11 @@ def test_a_handler_is_heard_wherever_it_comes(
                 except TimeoutError:  # not kept: it would hold generators, which end in the next round
                     heard = True
                 finally:
-                    interrupt.end()
-                assert heard, line
+                    passed = interrupt.end()
+                assert heard == (passed >= line), line  # now and then there are fewer lines than at first
+                places += heard
                 assert recorder.active() is (within is not None)
+            assert places > 3
             scenario()
     finally:
         gc.unfreeze()
