@@ -141,14 +141,6 @@ def test_the_account_is_exact(report: cuptimem.Report, depth: int | None) -> Non
     assert by_module == keys(report, "module", depth)
 
 
-def test_the_account_of_a_module(report: cuptimem.Report) -> None:
-    rows = {row.module: row for row in report.account("cpu").rows}
-    first = rows["net.0"]
-    assert first.of("parameter") == first.of("gradient") == 4 * 1000 * 2000 + 4 * 2000
-    assert first.of("optimizer state") == 2 * first.of("parameter") and first.of("activation") == 4 * 32 * 2000
-    assert rows[None].of("input") == 4 * 32 * 1000 and rows[None].of("before start") == 96
-
-
 def test_bytes_without_a_contributor_are_unknown(report: cuptimem.Report) -> None:
     found = account.of_contents(replace(report.peak, bytes=TOTAL + 1000, rest_bytes=1000, rest_count=7))
     assert found.total.bytes == found.bytes == TOTAL + 1000
@@ -341,35 +333,6 @@ def test_hostile_names_do_nothing_to_a_terminal(tmp_path: Path) -> None:
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------------
-
-
-def test_json_of_contributors_and_tensors(report: cuptimem.Report) -> None:
-    (peak,) = json.peaks(report, report.peaks)["peaks"]
-    found = [(c["category"], c["module"], c["saved_by"], c["bytes"]) for c in peak["contributors"]]
-    saved = {labelled.RELU: "ReluBackward0", labelled.ADDMM: "AddmmBackward0", None: None}
-    assert found == [(row[6], row[7], saved[row[8]], row[0]) for row in ROWS]
-    assert [one["name"] for one in peak["tensors"]][-3:] == ["exp_avg of net.0.bias", "exp_avg of net.2.weight", None]
-    first = {key: value for key, value in peak["tensors"][0].items() if key != "stack"}
-    assert first == {
-        "name": "net.0.weight",
-        "category": "parameter",
-        "bytes": W1,
-        "module": "net.0",
-        "dtype": "float32",
-        "shape": [2000, 1000],
-    }
-    assert json.of(replace(report.peak, tensors=()))["tensors"] == []
-
-
-def test_json_of_accounts(report: cuptimem.Report) -> None:
-    document = json.accounts(report, [report.account(depth=1)])
-    assert json_module.loads(json.text(document)) == document and document["schema"] == 3
-    (one,) = document["accounts"]
-    assert (one["device"], one["step"], one["depth"], one["bytes"]) == ("cpu", 1, 1, TOTAL)
-    assert [row["module"] for row in one["modules"]] == ["net", None]
-    for key in ("bytes", "count", *CATEGORIES):
-        assert sum(row[key] for row in one["modules"]) == one[key]
-    assert sum(one[category] for category in CATEGORIES) == TOTAL
 
 
 # -- the command ---------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ import cuptimem
 from benchmarks.synthetic import write_synthetic
 from cuptimem.cli import VERBS, hints
 from cuptimem.cli import run as run_verb
-from cuptimem.report import grouping
 from tests.conftest import Result, clean_environment
 
 Run = Callable[..., Result]
@@ -54,22 +53,6 @@ def test_text_and_json(run: Run, call: Run, trace: Path, verb: str) -> None:
     assert document["lost"] == dict.fromkeys(document["lost"], 0) or document["lost"]["events"] == 0
 
 
-def test_json_of_steps_and_peak(call: Run, trace: Path) -> None:
-    report = cuptimem.open(trace)
-    steps = json.loads(call("steps", str(trace), "--json").out)["steps"]
-    assert len(steps) == len(report.steps) > 0
-    for key in ("index", "loop", "device", "start", "peak", "end", "allocated", "freed"):
-        assert [step[key] for step in steps] == [getattr(step, key) for step in report.steps]
-    assert steps[0]["index"] == 0
-    peaks = json.loads(call("peak", str(trace), "--json").out)["peaks"]
-    assert [peak["device"] for peak in peaks] == [peak.device for peak in report.peaks]
-    for peak in peaks:
-        assert sum(c["bytes"] for c in peak["contributors"]) == peak["bytes"] > 0
-        assert {"device", "bytes", "step", "contributors"} <= set(peak)
-        stacks = [c["stack"] for c in peak["contributors"] if c["stack"]]
-        assert stacks and all({"file", "line", "function"} <= set(frame) for stack in stacks for frame in stack)
-
-
 def test_peak_of_a_step(call: Run, trace: Path) -> None:
     report = cuptimem.open(trace)
     index = report.steps[-1].index // 2
@@ -81,34 +64,6 @@ def test_peak_of_a_step(call: Run, trace: Path) -> None:
     missing = call("peak", str(trace), "--step", "123456")
     assert (missing.code, missing.out) == (1, "")
     assert one_line(missing.err) and "no step 123456" in missing.err
-
-
-@pytest.mark.parametrize("by", grouping.GROUPINGS)
-def test_table_sums_to_the_peak(call: Run, trace: Path, by: str) -> None:
-    document = json.loads(call("table", str(trace), "--by", by, "--json").out)
-    assert sum(row["bytes"] for row in document["rows"]) == document["bytes"] > 0
-    by_count = json.loads(call("table", str(trace), "--by", by, "--sort", "blocks", "--json").out)
-    for rows, key in ((document["rows"], "bytes"), (by_count["rows"], "count")):
-        # What has no line stands behind the lines.
-        order = [(by in grouping.PLACES and str(row[by]).startswith("("), -row[key]) for row in rows]
-        assert order == sorted(order)
-
-
-@pytest.mark.parametrize("what", ["peak", "end", "allocated", "temporary"])
-def test_tables_of_a_lines_whole_life(call: Run, trace: Path, what: str) -> None:
-    report = cuptimem.open(trace)
-    device = report.devices[0]
-    totals = {"peak": device.peak.bytes, "end": device.end, "allocated": device.allocated}
-    for verb, *more in (("table",), ("table", "--by", "library-line"), ("tree",)):
-        document = json.loads(call(verb, str(trace), *more, "--what", what, "--json", "--device", device.name).out)
-        one = document if verb == "table" else document["trees"][0]
-        rows = [row["bytes"] for row in one["rows"]] if verb == "table" else [one["nodes"][0]["bytes"]]
-        assert one["what"] == what and sum(rows) + one["rest"]["bytes"] == one["bytes"] == totals.get(
-            what, one["bytes"]
-        )
-        assert call(verb, str(trace), *more, "--what", what).code == 0
-    temporary, stepped = report.contents("temporary"), report.contents("stepped")
-    assert 0 < temporary.bytes <= stepped.bytes <= device.allocated
 
 
 def test_moments_of_steps_and_of_the_run(call: Run, trace: Path) -> None:

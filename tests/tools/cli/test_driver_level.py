@@ -16,7 +16,7 @@ from cuptimem.report.kernels import short_name
 from cuptimem.report.libraries import library_name
 from cuptimem.report.load import from_dict
 from tests.tools.cli import driver_sample, sample
-from tests.tools.cli.driver_sample import GIB, MIB
+from tests.tools.cli.driver_sample import GIB
 
 Make = Callable[..., cuptimem.Report]
 
@@ -63,21 +63,6 @@ def test_a_ledger_that_does_not_add_up_is_none(make: Make) -> None:
     whole = make().ledger()
     with pytest.raises(cuptimem.Error, match=r"ledger of cuda:0 does not add up"):
         replace(whole, lines=whole.lines[:-1])
-
-
-def test_fields(make: Make) -> None:
-    one = make().ledger()
-    assert (one.device, one.what, one.step, one.quiet, one.time_ns) == ("cuda:0", "peak", 1, True, 12_000_000_000)
-    assert (one.tensors + one.rounding, one.cached, one.context) == (60 * GIB, 22 * GIB, 512 * MIB)
-    assert (one.total, one.own, one.others, one.driver_reserved) == (141 * GIB, 94 * GIB, 2 * GIB, 700 * MIB)
-    assert one.libraries == {"NCCL": 8 * GIB, "libmine.so": GIB, "cuBLAS": 33 * MIB, "(unknown)": 3 * MIB}
-    assert sum(one.libraries.values()) == one.of("driver")
-    nccl, mine, cublas, nobody, lost = one.driver
-    assert (nccl.name, nccl.library, nccl.kind, nccl.count) == ("NCCL", "libnccl.so.2", "physical", 4)
-    assert nccl.frame is not None and nccl.frame.source == "dist.all_reduce(y)"
-    assert mine.frame is not None and (mine.frame.line, mine.frame.function) == (10, "train")
-    assert cublas.stack is not None and [frame.line for frame in cublas.stack] == [9, 20]
-    assert (nobody.stack, nobody.stack_lost, lost.stack, lost.stack_lost) == ((), False, (), True)
 
 
 def test_what_is_unknown_is_none_and_has_no_line(make: Make) -> None:
@@ -233,22 +218,6 @@ def test_a_trace_without_driver_events_has_none(tmp_path: Path) -> None:
 # -- the rest of the driver level ----------------------------------------------------------------------------------
 
 
-def test_driver_level(make: Make) -> None:
-    driver = make().driver
-    assert (driver.mode, driver.cupti, driver.allocations, driver.frees) == (
-        "callbacks",
-        "libcupti.so.13 13.0.85",
-        1204,
-        1100,
-    )
-    assert driver.record_check.agrees and driver.record_check.records == 2304
-    device = driver.device("cuda")
-    assert (device.name, device.bytes, device.peak) == ("cuda:0", 82 * GIB, 91 * GIB)
-    assert [(one.owner, one.torch) for one in device.live[:2]] == [("PyTorch", True), ("NCCL", False)]
-    assert driver.host is not None and driver.host.live[0].frame is not None
-    assert driver.host.live[0].frame.source == "pinned = y.cpu().pin_memory()"
-
-
 @pytest.mark.parametrize("key", ["missing", "differ", "alone"])
 def test_a_witness_that_disagrees(make: Make, key: str) -> None:
     row = driver_sample.driver()
@@ -261,29 +230,6 @@ def test_device_timeline(make: Make) -> None:
     assert make(device_timeline=[{"device": "cuda:?", "points": []}]).device_timelines[0].device == "cuda:?"
     assert line.device == "cuda:0"
     assert (line.points[0].used, line.points[0].driver, line.points[1].used) == (None, 0, 96 * GIB)
-
-
-def test_fragmentation(make: Make) -> None:
-    report = make()
-    one = report.fragmentation()
-    assert (one.what, one.asked, one.unused, one.largest_request) == ("oom", 2 * GIB, 4 * GIB, GIB)
-    assert report.fragmentation("cuda", "peak").free_on_device is None
-    assert report.fragmentation(at="end").asked is None
-    assert [pin.segments for pin in one.pins] == [3, 1, 1]
-    assert one.pins[0].frame is not None and one.pins[0].frame.line == 7
-    assert [pin.bytes for pin in one.segments[0].pins] == [MIB, MIB]
-    (other,) = make(fragmentation=[driver_sample.fragmentation(largest_request=3 * GIB)]).fragmentations
-    assert (other.largest_request, other.largest_free_block) == (3 * GIB, GIB)
-
-
-def test_kernels(make: Make) -> None:
-    kernels = make().kernels
-    assert kernels is not None
-    assert (kernels.launches, kernels.ran, kernels.dropped) == (1500, 1499, 1)
-    assert kernels.names[0].name == driver_sample.STALL
-    assert kernels.names[0].short == "vectorized_elementwise_kernel<FillFunctor>"
-    assert kernels.early[0].frame is not None and kernels.early[0].wait_ns == 40_000_000
-    assert kernels.late[0].kernel == "" and kernels.deferred_frees[0].stream == 0x5581
 
 
 # -- names ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import pytest
 
 import cuptimem
 from benchmarks.synthetic import write_synthetic
-from cuptimem.cli import fragmentation as fragmentation_verb
 from cuptimem.cli import kernels as kernels_verb
 from cuptimem.cli import ledger as ledger_verb
 from cuptimem.cli import reading
@@ -609,29 +608,6 @@ def test_kernels_and_nothing_that_waits(make: Make) -> None:
 # -- JSON ----------------------------------------------------------------------------------------------------------
 
 
-def test_json_of_a_ledger(make: Make) -> None:
-    report = make()
-    document = standard_json.loads(json.text(json.ledger(report, (report.ledger(),))))
-    assert list(document)[:5] == ["schema", "complete", "state", "reason", "lost"] and document["schema"] == 3
-    (one,) = document["ledgers"]
-    assert sum(line["bytes"] for line in one["lines"]) == one["used"] == 96 * GIB
-    parts = ("tensors", "rounding", "cached", "driver", "driver_rounding", "pool_slack", "context", "others")
-    assert sum(one[part] for part in (*parts, "residual")) == one["used"]
-    nccl = next(line for line in one["lines"] if line["library"] == "libnccl.so.2")
-    assert (nccl["part"], nccl["name"], nccl["kind"], nccl["count"]) == ("driver", "NCCL", "physical", 4)
-    assert (nccl["line"]["line"], nccl["line"]["function"], len(nccl["stack"])) == (8, "train", 2)
-    assert document["driver"]["mode"] == "callbacks" and document["driver"]["reason"] is None
-    assert document["driver"]["host"]["live"][0]["torch"] is True
-    assert document["driver"]["record_check"]["matched"] == 2304
-
-
-def test_json_of_a_backward_s_memory(make: Make) -> None:
-    live = [driver_sample.line("device", "libcublas.so.13", MULTIPLY, MIB, 1, backward=back) for back in (True, False)]
-    device = {"device": "cuda:0", "bytes": 2 * MIB, "peak": 2 * MIB, "live": live}
-    report = make(driver=driver_sample.driver(devices=[device]))
-    assert [row["backward"] for row in json.of(report.driver)["devices"][0]["live"]] == [True, False]
-
-
 def test_json_of_what_is_unknown_is_null(make: Make) -> None:
     row = driver_sample.ledger(
         others=None, own=None, context=None, context_measured=False, driver_reserved=None, total=None
@@ -649,17 +625,6 @@ def test_json_of_what_is_unknown_is_null(make: Make) -> None:
     }
     nobody = next(line for line in one["lines"] if line["part"] == "driver" and line["library"] is None)
     assert (nobody["name"], nobody["line"], nobody["stack"], nobody["stack_lost"]) == ("(unknown)", None, [], False)
-
-
-def test_json_of_the_summary(make: Make, folder: Path) -> None:
-    document = json.summary(make())
-    assert document["driver"] == {"mode": "callbacks", "reason": None, "cupti": "libcupti.so.13 13.0.85"}
-    assert [(one["device"], one["what"], one["used"]) for one in document["ledgers"]] == [
-        ("cuda:0", "peak", 96 * GIB),
-        ("cuda:0", "end", 95 * GIB),
-    ]
-    bare = json.summary(from_dict("missing.cmem", sample.analysis(folder)))
-    assert bare["driver"]["mode"] == "none" and bare["ledgers"] == []
 
 
 # -- the verbs -----------------------------------------------------------------------------------------------------
@@ -706,16 +671,6 @@ def test_wrong_moments_are_wrong_usage(moment: str, capsys: pytest.CaptureFixtur
         ledger_verb.main(["run.cmem", f"--at={moment}"])
     assert ended.value.code == 2
     assert "peak, end, or seconds" in capsys.readouterr().err
-
-
-def test_fragmentation_verb(read: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]) -> None:
-    read()
-    assert fragmentation_verb.main(["run.cmem"]) == 0
-    assert "cuda:0 when it refused" in capsys.readouterr().out
-    assert fragmentation_verb.main(["run.cmem", "--at", "end", "--json"]) == 0
-    (one,) = standard_json.loads(capsys.readouterr().out)["fragmentation"]
-    assert (one["what"], one["asked"], one["reserved"], len(one["pins"])) == ("end", None, 10 * GIB, 3)
-    assert one["pins"][0]["line"]["line"] == 7 and one["segments"][0]["pins"][0]["count"] == 2
 
 
 def test_kernels_verb(read: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]) -> None:

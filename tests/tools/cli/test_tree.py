@@ -141,18 +141,6 @@ def test_a_deep_stack_needs_no_recursion(tmp_path: Path) -> None:
     assert len(tree["nodes"]) == deep + 1
 
 
-def test_json(tmp_path: Path) -> None:
-    report = stacked.trained(tmp_path)
-    (tree,) = json.tree(report, report.peaks, False)["trees"]
-    nodes = tree["nodes"]
-    assert (tree["device"], tree["bytes"], tree["what"], tree["count"]) == ("cpu", 100, "peak", 4)
-    assert nodes[0]["parent"] is None and nodes[0]["bytes"] == 100
-    for number, node in enumerate(nodes):
-        below = [other for other in nodes if other["parent"] == number]
-        assert node["bytes"] == node["own"]["bytes"] + sum(other["bytes"] for other in below)
-        assert node["count"] == node["own"]["count"] + sum(other["count"] for other in below)
-
-
 def test_nothing(tmp_path: Path) -> None:
     report = stacked.report(tmp_path, [])
     assert not any(isinstance(block, blocks.Table) for block in tree_views.full(report.peak, 0.01, False))

@@ -155,26 +155,6 @@ def test_charging_of_backward(report: cuptimem.Report) -> None:
     assert (before.where, before.frame) == ("(before start)", None)
 
 
-def test_json_shapes(report: cuptimem.Report) -> None:
-    peak = json.peaks(report, report.peaks)["peaks"][0]
-    assert (peak["device"], peak["bytes"], peak["step"]) == ("cpu", 4096, 1)
-    assert [c["bytes"] for c in peak["contributors"]] == [3000, 1000, 96]
-    frame = peak["contributors"][0]["stack"][2]
-    assert (Path(frame["file"]).name, frame["line"], frame["function"]) == ("train.py", 5, "step")
-    step = json.steps(report, tuple(report.steps))["steps"][1]
-    assert {k: step[k] for k in ("index", "loop", "device", "start", "peak", "end", "allocated", "freed")} == {
-        "index": 1,
-        "loop": "1",
-        "device": "cpu",
-        "start": 96,
-        "peak": 4096,
-        "end": 104,
-        "allocated": 5000,
-        "freed": 4992,
-    }
-    assert json.summary(report)["steps"] == 3
-
-
 def test_report_objects(report: cuptimem.Report) -> None:
     assert pickle.loads(pickle.dumps(report)) == report
     assert report.device("cpu") is report.devices[0]

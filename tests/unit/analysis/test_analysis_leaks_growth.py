@@ -75,6 +75,16 @@ def test_a_growing_block_in_a_curriculum_of_constant_batches(verdicts: Callable[
     only(verdicts(train(48, body)))
 
 
+def test_batches_that_grow_by_less_are_no_reason(verdicts: Callable[..., dict[str, Any]]) -> None:
+    """The block doubles, the batches grow by a fifth."""
+    p = Program()
+    for i in range(48):
+        p.work(200 + i)
+        cat(p, 40_000 + 1_000 * i)
+        p.tick()
+    only(verdicts(p))
+
+
 def test_a_block_that_is_cut_back(verdicts: Callable[..., dict[str, Any]]) -> None:
     assert quiet(verdicts(train(60, lambda p, i: cat(p, 400 * (i % 20 + 1)))))
     assert quiet(verdicts(train(60, lambda p, i: cat(p, 400 * (min(i, 30) + 1)))))

@@ -150,3 +150,17 @@ def test_a_short_loop_has_few_samples(verdicts: Callable[..., dict[str, Any]], s
             p.t.add(SAMPLE, 3, (1 << 30) + 1200 * len(p.kept), thread=0)
     (row,) = verdicts(p)["leaks"]
     assert row["bytes_per_step"] == 3.0 * said
+
+
+@pytest.mark.parametrize(("first", "said"), [(11, 1200), (10, 800)])
+def test_a_sample_of_the_warm_up_does_not_count(verdicts: Callable[..., dict[str, Any]], first: int, said: int) -> None:
+    """Of the four that are needed the first comes at the end of a tenth of the steps, or before."""
+    p = Program()
+    for step in range(110):
+        p.work()
+        p.kept += forward(p, keep=True)
+        if step in (first, 40, 70, 100):
+            p.t.add(SAMPLE, 3, (1 << 30) + 1200 * len(p.kept), thread=0)
+        p.tick()
+    (row,) = verdicts(p)["leaks"]
+    assert row["bytes_per_step"] == 3.0 * said
