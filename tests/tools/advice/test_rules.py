@@ -20,6 +20,7 @@ from cuptimem.advice import (
 )
 from cuptimem.advice.program import GAP, Program, call_line
 from cuptimem.advice.readers import Readers
+from cuptimem.advice.technique import Rule
 from cuptimem.report.contents import Contributor
 from cuptimem.report.lives import LifeBlocks, LifeSteps, Lives
 from cuptimem.report.stacks import Frame
@@ -65,6 +66,13 @@ def program(
     return Program(lives, clock, types=frozenset(types.split()), readers=readers)
 
 
+def peaks(rule: Rule, one: Program, value: str = "") -> tuple[int, int]:
+    """As it is, and with the change, for there is one."""
+    change = rule(one, one.blocks, value)
+    assert not isinstance(change, str), change
+    return one.peak, one.replay(change.blocks)[0]
+
+
 GRADIENT = contributor("backward", "gradient")
 UPDATE = contributor("optimizer", "temporary", Frame(f"{TORCH}/optim/adamw.py", "adamw", 1))
 
@@ -83,9 +91,7 @@ def rows_of_gradients(end: int) -> list[Row]:
 
 def test_gradients_that_the_next_step_frees() -> None:
     one = program(*rows_of_gradients(150))
-    change = gradients.zero_grad_late(one, one.blocks, "")
-    assert not isinstance(change, str)
-    assert (one.peak, one.replay(change.blocks)[0]) == (1100, 1000)
+    assert peaks(gradients.zero_grad_late, one) == (1100, 1000)
 
 
 def test_a_step_that_may_be_one_of_several_passes() -> None:
@@ -105,9 +111,7 @@ def test_gradients_that_wait_through_an_evaluation() -> None:
     """The next training step frees them: not zeroed in place, and freed too late."""
     one = program(*rows_of_gradients(250), (260, 350, 100, 2, GRADIENT), steps=4)
     assert gradients.set_to_none(one, one.blocks, "") == "gradients are set to None already"
-    change = gradients.zero_grad_late(one, one.blocks, "")
-    assert not isinstance(change, str)
-    assert (one.peak, one.replay(change.blocks)[0]) == (1100, 1000)
+    assert peaks(gradients.zero_grad_late, one) == (1100, 1000)
 
 
 def test_gradients_that_another_backward_pass_may_add_to() -> None:
@@ -119,9 +123,7 @@ def test_gradients_of_the_last_step() -> None:
     """Nothing frees them; those of the same line before were freed."""
     last = [(250, -1, 100, 2, GRADIENT), (310, 320, 2000, 3, contributor("forward", "temporary"))]
     one = program(*rows_of_gradients(150), *last, steps=4)
-    change = gradients.zero_grad_late(one, one.blocks, "")
-    assert not isinstance(change, str)
-    assert (one.peak, one.replay(change.blocks)[0]) == (2100, 2000)
+    assert peaks(gradients.zero_grad_late, one) == (2100, 2000)
 
 
 def test_gradients_that_wait_through_steps_that_were_not_kept() -> None:
@@ -153,9 +155,7 @@ def activation(before: str, function: str, node: str, *outer: Frame) -> Program:
 
 def test_an_activation_function_that_alone_reads_its_input() -> None:
     one = activation("Conv2d", "leaky_relu", "LeakyReluBackward0", SEQUENTIAL)
-    change = in_place.in_place(one, one.blocks, "")
-    assert not isinstance(change, str)
-    assert (one.peak, one.replay(change.blocks)[0]) == (200, 100)
+    assert peaks(in_place.in_place, one) == (200, 100)
 
 
 def test_inputs_that_others_may_read() -> None:
@@ -182,9 +182,7 @@ def with_evaluation(size: int) -> Program:
 
 def test_evaluation_has_a_batch_of_its_own() -> None:
     one = with_evaluation(9000)
-    change = batches.batch(one, one.blocks, "x0.5")
-    assert not isinstance(change, str)
-    assert (one.peak, one.replay(change.blocks)[0]) == (9000, 9000)
+    assert peaks(batches.batch, one, "x0.5") == (9000, 9000)
     assert batches.accumulate(one, one.blocks, "") == "the peak is in evaluation"
 
 
@@ -222,18 +220,14 @@ def test_inference_alone_follows_its_batch() -> None:
 def test_a_convolution_s_workspace_follows_the_batch_and_cublas_s_does_not() -> None:
     workspace = contributor("other", "workspace")
     one = program((10, -1, 500, 0, workspace), (120, 130, 4000, 1, workspace))
-    change = batches.batch(one, one.blocks, "x0.5")
-    assert not isinstance(change, str)
-    assert (one.peak, one.replay(change.blocks)[0]) == (4500, 2500)
+    assert peaks(batches.batch, one, "x0.5") == (4500, 2500)
 
 
 def test_gradients_that_are_zeroed_in_place_stay_beside_smaller_parts() -> None:
     gradient = contributor("backward", "gradient", *layer("Linear", "linear", 1))
     forward = contributor("forward", "activation")
     one = program((10, 60, 4000, 0, forward), (50, -1, 100, 0, gradient), (110, 160, 4000, 1, forward))
-    change = batches.accumulate(one, one.blocks, "")
-    assert not isinstance(change, str)
-    assert (one.peak, one.replay(change.blocks)[0]) == (4100, 2200)  # half a batch, the gradient, and what is added
+    assert peaks(batches.accumulate, one) == (4100, 2200)  # half a batch, the gradient, and what is added
 
 
 def test_a_name_of_training_is_released_before_evaluation() -> None:
@@ -243,9 +237,7 @@ def test_a_name_of_training_is_released_before_evaluation() -> None:
     rows: list[Row] = [(10, 310, 100, 0, output), (150, 160, 4000, 1, test), (310, -1, 100, 3, output)]
     one = program(*rows, (450, 460, 4000, 4, test), steps=5)
     one.stretches = [replace(mark, loop="evaluation") if mark.step in (1, 2, 4) else mark for mark in one.stretches]
-    change = release.release(one, one.blocks, "")
-    assert not isinstance(change, str)
-    assert (one.peak, one.replay(change.blocks)[0]) == (4100, 4000)
+    assert peaks(release.release, one) == (4100, 4000)
 
 
 def test_of_a_line_what_the_program_keeps_is_not_released() -> None:
@@ -253,9 +245,7 @@ def test_of_a_line_what_the_program_keeps_is_not_released() -> None:
     made = contributor("forward", "activation")
     rows: list[Row] = [(10, -1, 100, 0, made), (110, 215, 10, 1, made), (210, 315, 10, 2, made), (310, -1, 10, 3, made)]
     one = program(*rows, (320, 330, 4000, 3, contributor("forward", "temporary", LOOP)), steps=4)
-    change = release.release(one, one.blocks, "")
-    assert not isinstance(change, str)
-    assert (one.peak, one.replay(change.blocks)[0]) == (4110, 4110)
+    assert peaks(release.release, one) == (4110, 4110)
 
 
 def test_what_several_steps_keep_is_not_released() -> None:
@@ -296,9 +286,7 @@ def test_a_step_in_backward_makes_its_temporaries_of_one_parameter() -> None:
     """The step over all, of 400 bytes, had 400 beside them: that of the one with 300 has 300."""
     gradients_made = [(50, 90, 300, 0, GRADIENT), (60, 90, 100, 0, GRADIENT)]
     one = program(*gradients_made, (80, 81, 400, 0, UPDATE), device="cuda:0")
-    change = optimizers.step_in_backward(one, one.blocks, "")
-    assert not isinstance(change, str)
-    assert (one.peak, one.replay(change.blocks)[0]) == (800, 300 + 512)  # as the allocator rounds
+    assert peaks(optimizers.step_in_backward, one) == (800, 300 + 512)  # as the allocator rounds
 
 
 def test_repeats_that_a_view_replaces() -> None:
@@ -358,9 +346,7 @@ def test_what_is_on_the_host_is_not_moved_there() -> None:
 def test_data_of_all_steps() -> None:
     rows: list[Row] = [(i, -1, 100, -1, contributor("data", "input")) for i in range(1, 9)]
     one = program(*rows, (150, 160, 10, 1, contributor("forward", "activation")), device="cuda:0")
-    change = data.load_late(one, one.blocks, "")
-    assert not isinstance(change, str)
-    assert (one.peak, one.replay(change.blocks)[0]) == (810, 110)
+    assert peaks(data.load_late, one) == (810, 110)
     few = program(*rows[:2], device="cuda:0")
     assert isinstance(data.load_late(few, few.blocks, ""), str)
 
@@ -370,9 +356,7 @@ def test_what_a_collection_freed() -> None:
     one = program((10, 250, 100, 0, made), (110, 250, 100, 1, made), (210, 250, 100, 2, made))
     assert garbage.collect(one, one.blocks, "") == "no collection freed anything"
     one.garbage = frozenset({made.stack})
-    change = garbage.collect(one, one.blocks, "")
-    assert not isinstance(change, str)
-    assert (one.peak, one.replay(change.blocks)[0]) == (300, 100)
+    assert peaks(garbage.collect, one) == (300, 100)
 
 
 def test_the_type_of_parameters_decides_what_is_shorter() -> None:

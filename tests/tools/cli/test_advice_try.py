@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,18 +215,14 @@ for step in range(5):
     if HAND == "zero_grad_late":
         optimizer.zero_grad()
 """
-CPU = """
+TRY = """
 import dataclasses, json, sys
 from cuptimem.simulation import tries
 with tries.Server("cpu") as server:
-    print(json.dumps([dataclasses.asdict(server.run([program], change)) for program, change in json.load(sys.stdin)]))
-"""
-OPERATORS = """
-import dataclasses, json, sys
-from cuptimem.simulation import tries
-with tries.Server("cpu") as server:
-    run = lambda of: server.run(["train.py"], "in_place", operators=[("train.py", *one) for one in of])
-    print(json.dumps([dataclasses.asdict(run(of)) for of in json.load(sys.stdin)]))
+    for asked in json.load(sys.stdin):
+        program, change, operators = asked
+        operators = [("train.py", *one) for one in operators]
+        print(json.dumps(dataclasses.asdict(server.run([program], change, operators=operators))))
 """
 CALLS = """
 import torch
@@ -239,38 +236,53 @@ assert z[0, 0] == 1 and y[0, 0] == 6
 """
 
 
+HANDS = ("sgd", "zero_grad_late", "in_place")
+OPERATORS: tuple[tuple[tuple[int, str, str], ...], ...] = (
+    ((6, "mul", "self"), (7, "hardtanh", "self"), (8, "add", "other")),
+    ((5, "mul", "self"),),
+    ((8, "add", "self"),),
+    ((6, "sub", "self"),),
+)
+
+
+@pytest.fixture(scope="module")
+def tried(python: str, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Of the program as it is, and of each change, put in and by hand; then of the operators in place. All from one
+    process that has imported PyTorch."""
+    folder = tmp_path_factory.mktemp("tries")
+    (folder / "train.py").write_text(CALLS)
+    asked: list[tuple[str, str, object]] = []
+    for hand in ("", *HANDS):
+        (folder / f"{hand}.py").write_text(PROGRAM.format(hand=hand))
+        asked += [(".py", hand, ()), (f"{hand}.py", "", ())]
+    asked += [("train.py", "in_place", operators) for operators in OPERATORS]
+    command, given = [python, "-c", TRY], json.dumps(asked)
+    done = subprocess.run(
+        command, cwd=folder, env=clean_environment(), input=given, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 @pytest.mark.torch
 @pytest.mark.costly
-@pytest.mark.parametrize("hands", [["sgd"], pytest.param(["zero_grad_late", "in_place"], marks=pytest.mark.extended)])
-def test_tries_on_the_cpu(run: Callable[..., Result], tmp_path: Path, hands: list[str]) -> None:
+def test_tries_on_the_cpu(tried: list[dict[str, Any]]) -> None:
     """The peak is that of cuptimem's recording: with the change put in, that of the change by hand to the byte."""
-    asked = []
-    for hand in ("", *hands):
-        (tmp_path / f"{hand}.py").write_text(PROGRAM.format(hand=hand))
-        asked += [[".py", hand], [f"{hand}.py", ""]]
-    done = run("-c", CPU, stdin=json.dumps(asked))
-    assert done.code == 0, done.err
-    found = json.loads(done.out)
+    found = tried[: -len(OPERATORS)]
     for injected, by_hand in zip(found[::2], found[1::2], strict=True):
         assert injected["error"] is None and not injected["why_not"], injected
         assert injected["peak_bytes"] == by_hand["peak_bytes"] and injected["reserved_bytes"] is None
-    peaks = dict(zip(("", *hands), (one["peak_bytes"] for one in found[::2]), strict=True))
+    peaks = dict(zip(("", *HANDS), (one["peak_bytes"] for one in found[::2]), strict=True))
     parameters = 2 * (256 * 256 + 256) * 4
     saved = {"sgd": 2 * parameters, "zero_grad_late": 0, "in_place": 1}  # at least
-    assert all(peaks[""] - peaks[hand] >= saved[hand] for hand in hands)
+    assert all(peaks[""] - peaks[hand] >= saved[hand] for hand in HANDS)
 
 
 @pytest.mark.torch
 @pytest.mark.costly
-def test_operators_in_place(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_operators_in_place(tried: list[dict[str, Any]]) -> None:
     """At their lines alone; what autograd or shapes forbid is an error, and what a line does not call not applied."""
-    (tmp_path / "train.py").write_text(CALLS)
-    good = [[6, "mul", "self"], [7, "hardtanh", "self"], [8, "add", "other"]]
-    done = run(
-        "-c", OPERATORS, stdin=json.dumps([good, [[5, "mul", "self"]], [[8, "add", "self"]], [[6, "sub", "self"]]])
-    )
-    assert done.code == 0, done.err
-    works, leaf, shape, other = json.loads(done.out)
+    works, leaf, shape, other = tried[-len(OPERATORS) :]
     assert works["error"] is None and works["applied"] == 1 and works["peak_bytes"] > 0
     assert "leaf Variable that requires grad" in leaf["error"] and "doesn't match the broadcast shape" in shape["error"]
     assert other["error"] is None and "do not call the operators themselves" in other["why_not"]

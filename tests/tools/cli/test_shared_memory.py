@@ -147,7 +147,7 @@ def test_a_loader_that_nearly_fills_64_mebibytes(python: str, tmp_path: Path, ba
     [
         pytest.param(16, 0, True, 0, marks=pytest.mark.extended),
         pytest.param(16, 0, False, 0, marks=pytest.mark.extended),
-        (32, 0, False, 0),  # a sixteenth is no ring
+        pytest.param(32, 0, False, 0, marks=pytest.mark.extended),  # a sixteenth is no ring
         pytest.param(64, 0, False, 4 * MIB, marks=pytest.mark.extended),
         pytest.param(128, 0, True, 0, marks=pytest.mark.extended),
         pytest.param(128, 0, False, 8 * MIB, marks=pytest.mark.extended),

@@ -143,8 +143,13 @@ def test_workers_are_on_the_device(suite: Suite) -> None:
         pytest.param(["--cuptimem-simulate", "3GiB", "test_it.py"], "h100", str(3 * GIB), marks=pytest.mark.extended),
         (["--cuptimem-simulate", "l4"], "h100", H100),  # a folder here
         pytest.param(["--cuptimem-simulate=L4"], "l4", str(cards.card("l4").memory), marks=pytest.mark.extended),
-        (["--cuptimem-simulate=RTX 4090", "--", "test_it.py"], "rtx4090", str(cards.card("rtx4090").memory)),
-        (["-o", "cuptimem_simulate=t4"], "t4", str(cards.card("t4").memory)),
+        pytest.param(
+            ["--cuptimem-simulate=RTX 4090", "--", "test_it.py"],
+            "rtx4090",
+            str(cards.card("rtx4090").memory),
+            marks=pytest.mark.extended,
+        ),
+        pytest.param(["-o", "cuptimem_simulate=t4"], "t4", str(cards.card("t4").memory), marks=pytest.mark.extended),
         (["-o", "cuptimem_simulate=t4", "--cuptimem-simulate=1.5g"], "h100", str(3 * GIB // 2)),
         pytest.param(["-o", "cuptimem_simulate=on"], "h100", H100, marks=pytest.mark.extended),
         (["-o", "addopts=--cuptimem-simulate", "test_it.py"], "h100", H100),
@@ -167,7 +172,7 @@ def test_what_is_asked_for(suite: Suite, arguments: list[str], device: str | Non
     ("memory", "said"),
     [
         pytest.param("24QiB", "a size is written like 24GiB or 512MiB, not '24QiB'", marks=pytest.mark.extended),
-        ("1MiB", "a device has at least 64 MiB, not 1.0 MiB"),
+        pytest.param("1MiB", "a device has at least 64 MiB, not 1.0 MiB", marks=pytest.mark.extended),
         ("gtx99", "takes a size such as 24GiB or one of a100-40gb, "),
         pytest.param("-5GiB", "takes a size such as 24GiB or one of ", marks=pytest.mark.extended),
     ],
@@ -275,7 +280,7 @@ def test_waits():
     [
         (False, signal.SIGINT, True, 2),
         pytest.param(False, signal.SIGTERM, False, -signal.SIGTERM, marks=pytest.mark.extended),  # as any process
-        (True, signal.SIGINT, True, 2),
+        pytest.param(True, signal.SIGINT, True, 2, marks=pytest.mark.extended),
         (True, signal.SIGTERM, False, -signal.SIGTERM),
     ],
 )
@@ -299,7 +304,7 @@ def test_signals_end_all_of_it(
         os.kill(pid, 0)
 
 
-@pytest.mark.parametrize("through_host", [False, True])
+@pytest.mark.parametrize("through_host", [pytest.param(False, marks=pytest.mark.extended), True])
 def test_the_debugger_has_the_terminal(suite: Suite, through_host: bool) -> None:
     suite.pytester.makepyfile("def test_fails():\n    value = 6\n    assert value == 7\n")
     (suite.path / "host.py").write_text(HOST)
