@@ -250,17 +250,6 @@ def test_modules_are_cut_where_they_are_alike(report: cuptimem.Report) -> None:
     assert all(any(line.endswith(end) for line in shown) for end in ends), shown
 
 
-@pytest.mark.parametrize("width", [60, 80, 100])
-def test_widths(report: cuptimem.Report, width: int) -> None:
-    by = [views.table(report, report.peak, one, "bytes", 9) for one in ("module", "category", "operator")]
-    for shown in (views.summary(report), *by):
-        tables = [block for block in shown if isinstance(block, blocks.Table)]
-        lines = text.render(tables[-1:], width).splitlines()
-        assert all(len(line) <= width for line in lines), lines
-    said = text.render(account_views.short(report.peak), width).splitlines()
-    assert all(len(line) <= width for line in said) and not any(line.endswith("MiB") for line in said)
-
-
 def test_lines_have_categories(report: cuptimem.Report) -> None:
     (table,) = peak_views.lines_table(report.peak, 9)
     assert isinstance(table, blocks.Table)
@@ -314,22 +303,6 @@ def test_a_tensor_is_shown_with_what_is_known() -> None:
     assert shown("a.weight", None, None) == "a.weight"
     assert shown(None, "bfloat16", (2, 3)) == "bfloat16[2, 3]"
     assert shown(None, None, None) == ""
-
-
-def test_hostile_names_do_nothing_to_a_terminal(tmp_path: Path) -> None:
-    raw = labelled.raw(tmp_path)
-    evil = "\x1b[2J\u202enet\n.0"
-    device = raw["devices"][0]
-    device["contributors"] = [(*row[:7], row[7] and evil, row[8]) for row in device["contributors"]]
-    device["tensors"] = [(evil + row[0], *row[1:3], evil, row[4]) for row in device["tensors"]]
-    report = from_dict("x", raw)
-    for shown in (
-        views.summary(report),
-        views.peak(report, report.peaks, 9),
-        views.table(report, report.peak, "module", "bytes", 9),
-        views.account(report, [report.account()], 9),
-    ):
-        assert all(line.isprintable() for line in text.render(shown).splitlines())
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------------

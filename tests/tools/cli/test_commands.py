@@ -255,19 +255,6 @@ def test_truncated_trace(call: Run, trace: Path, tmp_path: Path, verb: str) -> N
     assert text.code == 0 and "the end of the recording is missing" in text.out
 
 
-def test_flipped_bytes_never_crash(call: Run, trace: Path, tmp_path: Path) -> None:
-    whole = bytearray(trace.read_bytes())
-    for position in range(20, len(whole), len(whole) // 12):
-        broken = bytearray(whole)
-        broken[position] ^= 0xFF
-        path = tmp_path / f"{position}.cmem"
-        path.write_bytes(broken)
-        done = call("summary", str(path))
-        assert done.code in (0, 1), done.err
-        if done.code == 1:
-            assert one_line(done.err) and not done.out
-
-
 # -- usage ---------------------------------------------------------------------------------------------------------
 
 

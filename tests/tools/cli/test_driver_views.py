@@ -97,21 +97,6 @@ def test_ledger_with_room_shows_code(make: Make) -> None:
     assert row.endswith("project/big.py:8   train     dist.all_reduce(y)")
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
-def test_tables_fit(make: Make, width: int) -> None:
-    report = make()
-    assert report.kernels is not None
-    for view in (
-        views.ledger(report, [report.ledger()], 20),
-        views.fragmentation(report, [report.fragmentation()], 10),
-        views.kernels(report, report.kernels, 10),
-    ):
-        for block in view:
-            if isinstance(block, blocks.Table) and width >= 60:
-                assert max(len(line) for line in text.render([block], width).splitlines()) <= width
-        assert text.render(view, width)  # whatever the width
-
-
 def test_optional_columns_go_before_the_others_are_cut() -> None:
     columns = (
         blocks.Column("bytes", right=True),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cuptimem import cli
-from cuptimem.cli import VERBS, advice, advice_try, leaks, module_of
+from cuptimem.cli import VERBS, advice, advice_try, leaks
 from cuptimem.simulation.result import EXIT_CODES
 from tests.conftest import ROOT
 from tests.golden.answers import TRACES
@@ -78,7 +78,3 @@ def test_a_leak_is_3_where_that_was_asked(capfd: pytest.CaptureFixture[str]) -> 
     assert [code_of("leaks", name, "--fail-on-leak") for name in (leaking, fine)] == [3, 0]
     assert code_of("leaks", leaking) == 0
     assert code_of("peak", fine, "--at", "oom") == code_of("kernels", fine) == 1
-
-
-def test_every_verb_is_a_module() -> None:
-    assert all(hasattr(module_of(verb), "main") for verb in VERBS)

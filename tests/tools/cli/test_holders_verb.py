@@ -9,6 +9,7 @@ import cuptimem
 from benchmarks.synthetic import write_synthetic
 from cuptimem.cli import main
 from cuptimem.errors import Error
+from cuptimem.output import json
 from cuptimem.output.text import held_views, text, views
 from cuptimem.report import line_holders
 from cuptimem.report.held import HeldLine
@@ -78,6 +79,14 @@ def test_the_text(report: cuptimem.Report) -> None:
     assert "400 B in 2 blocks on cpu at the end\n   held by cache in fit() (75 %)\n   and by others (25 %)\n" in shown
     assert "   held by only a reference cycle: Node.next\n" in shown
     assert "  1 more line (--top 3)" in shown and "C++" not in shown
+
+
+def test_json(report: cuptimem.Report) -> None:
+    first, *_ = json.holders(report, line_holders.known(report))["lines"]
+    assert first["line"]["line"] == 1 and first["leaks"] == []
+    (cpu,) = first["held"]
+    assert (cpu["device"], cpu["bytes"], cpu["count"]) == ("cpu", 400, 2)
+    assert cpu["holders"][0] == {"path": "cache in fit()", "count": 1, "bytes": 300, "step": None, "put_at": None}
 
 
 def test_under_a_row() -> None:

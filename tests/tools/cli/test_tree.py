@@ -125,12 +125,6 @@ def test_rows_sum(tmp_path: Path, inverted: bool) -> None:
                     assert sum(part[1] for part in parts) + leaf * rows[end][1] == row[1]
 
 
-def test_it_fits(tmp_path: Path) -> None:
-    for width in (60, 80, 120):
-        report = stacked.trained(tmp_path)
-        assert max(len(line) for line in lines(report, width=width)) <= width
-
-
 def test_a_deep_stack_needs_no_recursion(tmp_path: Path) -> None:
     """A trace may be anybody's: at each of thousands of calls something else is called, too."""
     deep = 3 * sys.getrecursionlimit()

@@ -4,7 +4,7 @@ import gc
 import subprocess
 import sys
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,31 +15,10 @@ import cuptimem
 from benchmarks.synthetic import write_synthetic
 from cuptimem import _core
 from cuptimem.report.model import Report
-from tests.tools.exports.conftest import totals
 
 
 def everything(trace: str, **more: Any) -> list[tuple[Any, ...]]:
     return [event for batch in _core.Reader(trace, **more) for event in batch]
-
-
-def test_sums_are_the_reports(trace: str, report: Report) -> None:
-    live: dict[str, int] = defaultdict(int)
-    peak: dict[str, int] = defaultdict(int)
-    allocated: dict[str, int] = defaultdict(int)
-    for event in everything(trace):
-        kind, device = event[0], str(event[2])
-        if kind in ("start", "alloc"):
-            live[device] += event[4]
-            peak[device] = max(peak[device], live[device])
-        elif kind == "free":
-            live[device] -= event[4]
-        elif kind == "compacted":
-            allocated[device] += event[4]
-        if kind == "alloc":
-            allocated[device] += event[4]
-            assert event[13] == live[device]
-    found = {name: (peak[name], live[name], allocated[name]) for name in totals(report)}
-    assert found == totals(report)
 
 
 def test_steps_are_the_reports(trace: str, report: Report) -> None:
