@@ -6,16 +6,26 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-from tests.conftest import ROOT, Result
+from tests.conftest import ROOT, Result, clean_environment
+from tests.forkserver import Forks
+from tests.on_device.simulated import device
 
 pytestmark = pytest.mark.cuda_torch
-PROGRAM = str(ROOT / "tests" / "tools" / "ranks" / "checkpoint.py")
+RANKS = ROOT / "tests" / "tools" / "ranks"
+PROGRAM = str(RANKS / "checkpoint.py")
 LAUNCH = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4")
 
 
 @pytest.mark.parametrize("kind", ["ddp", pytest.param("fsdp", marks=pytest.mark.extended)])
-def test_a_checkpoint_on_the_first_device(on_device: Callable[..., Result], tmp_path: Path, kind: str) -> None:
-    done = on_device(*LAUNCH, PROGRAM, kind, devices=4, env={"OMP_NUM_THREADS": "1"}, timeout=600)
+def test_a_checkpoint_on_the_first_device(
+    on_device: Callable[..., Result], forks: Forks, tmp_path: Path, kind: str
+) -> None:
+    if kind == "ddp":  # without four imports of PyTorch and torchrun's own
+        environment = {**clean_environment(), **device.environment(devices=4), "OMP_NUM_THREADS": "1"}
+        server = forks.of(Path(PROGRAM).read_text())
+        done = server.run(RANKS / "forked.py", "4", PROGRAM, kind, environment=environment, cwd=tmp_path)
+    else:
+        done = on_device(*LAUNCH, PROGRAM, kind, devices=4, env={"OMP_NUM_THREADS": "1"}, timeout=600)
     assert done.code == 0, done.err
     found = cuptimem.ranks(tmp_path)
     assert [own.name for own in map(found.own, range(4)) if own] == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
