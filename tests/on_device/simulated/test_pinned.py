@@ -78,11 +78,11 @@ for batch in DataLoader(Pieces(), batch_size=4, num_workers=2, prefetch_factor=4
 
 @pytest.mark.parametrize(("worker", "loop", "filled"), [("0", "0.1", [36 * MIB]), ("0.02", "0", [])])
 def test_a_queue_of_pinned_batches(
-    tmp_path: Path, on_device: Callable[..., Result], worker: str, loop: str, filled: list[int]
+    tmp_path: Path, forked_on_device: Callable[..., Result], worker: str, loop: str, filled: list[int]
 ) -> None:
     """Eight batches of 4 MiB are ready at most, and the loop has one: known by arithmetic."""
     (tmp_path / "loader.py").write_text(LOADER)
-    done = on_device("loader.py", worker, loop, env=recorded(str(tmp_path / "a.cmem")))
+    done = forked_on_device("loader.py", worker, loop, env=recorded(str(tmp_path / "a.cmem")))
     assert done.code == 0, done.err
     report = cuptimem.open(tmp_path / "a.cmem")
     found = [one for one in host_views.report_findings(report) if one.kind == "fills"]
