@@ -26,7 +26,6 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -122,7 +121,7 @@ typedef struct handoff {
 } handoff;
 
 /* Waits for the other thread: a little by spinning, since it usually is on another core, then by
- * leaving it ours. */
+ * sleeping: where others have both, a yield comes back at once. */
 static uint64_t wait_until(handoff *h, bool full)
 {
     uint64_t value;
@@ -131,7 +130,7 @@ static uint64_t wait_until(handoff *h, bool full)
         if ((value != 0) == full)
             return value;
         if (spins > 200)
-            sched_yield();
+            nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL);
     }
 }
 
