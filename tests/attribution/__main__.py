@@ -3,8 +3,8 @@
 Runs the programs of tests/attribution/programs under `cuptimem run` and compares what cuptimem says of each with its
 truth. Prints every miss, then the rate of each question. Exit 0 if every program could be judged.
 
---save writes tests/attribution/results.md. --again judges the answers of the last run, which build/attribution keeps. The truth
-is counted by python -m tests.attribution.accounts, without cuptimem.
+--save writes tests/attribution/results.md. --again judges the answers of the last run, which build/attribution keeps.
+The truth is counted by python -m tests.attribution.accounts, without cuptimem.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import cuptimem
 from benchmarks.synthetic import write_synthetic
 from cuptimem.cli import VERBS, hints
 from cuptimem.cli import run as run_verb
+from cuptimem.report import grouping
 from tests.conftest import Result, clean_environment
 
 Run = Callable[..., Result]
@@ -82,6 +83,14 @@ def test_moments_of_steps_and_of_the_run(call: Run, trace: Path) -> None:
     shown = call("summary", str(trace), "--at", "end").out
     assert f"What is alive on {device.name}: {size_of(device.end)}, at the end" in shown
     assert "What the peak" not in shown
+
+
+@pytest.mark.parametrize("by", ["line", "category"])
+def test_table_by_count(call: Run, trace: Path, by: str) -> None:
+    """What has no line stands behind the lines."""
+    rows = json.loads(call("table", str(trace), "--by", by, "--sort", "blocks", "--json").out)["rows"]
+    order = [(by in grouping.PLACES and str(row[by]).startswith("("), -row["count"]) for row in rows]
+    assert len(order) > 1 and order == sorted(order)
 
 
 def size_of(value: int) -> str:

@@ -16,7 +16,7 @@ from cuptimem.report.kernels import short_name
 from cuptimem.report.libraries import library_name
 from cuptimem.report.load import from_dict
 from tests.tools.cli import driver_sample, sample
-from tests.tools.cli.driver_sample import GIB
+from tests.tools.cli.driver_sample import GIB, MIB
 
 Make = Callable[..., cuptimem.Report]
 
@@ -63,6 +63,21 @@ def test_a_ledger_that_does_not_add_up_is_none(make: Make) -> None:
     whole = make().ledger()
     with pytest.raises(cuptimem.Error, match=r"ledger of cuda:0 does not add up"):
         replace(whole, lines=whole.lines[:-1])
+
+
+def test_fields(make: Make) -> None:
+    one = make().ledger()
+    assert (one.device, one.what, one.step, one.quiet, one.time_ns) == ("cuda:0", "peak", 1, True, 12_000_000_000)
+    assert (one.tensors + one.rounding, one.cached, one.context) == (60 * GIB, 22 * GIB, 512 * MIB)
+    assert (one.total, one.own, one.others, one.driver_reserved) == (141 * GIB, 94 * GIB, 2 * GIB, 700 * MIB)
+    assert one.libraries == {"NCCL": 8 * GIB, "libmine.so": GIB, "cuBLAS": 33 * MIB, "(unknown)": 3 * MIB}
+    assert sum(one.libraries.values()) == one.of("driver")
+    nccl, mine, cublas, nobody, lost = one.driver
+    assert (nccl.name, nccl.library, nccl.kind, nccl.count) == ("NCCL", "libnccl.so.2", "physical", 4)
+    assert nccl.frame is not None and nccl.frame.source == "dist.all_reduce(y)"
+    assert mine.frame is not None and (mine.frame.line, mine.frame.function) == (10, "train")
+    assert cublas.stack is not None and [frame.line for frame in cublas.stack] == [9, 20]
+    assert (nobody.stack, nobody.stack_lost, lost.stack, lost.stack_lost) == ((), False, (), True)
 
 
 def test_what_is_unknown_is_none_and_has_no_line(make: Make) -> None:

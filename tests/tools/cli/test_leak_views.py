@@ -336,6 +336,14 @@ def test_many_are_cut_and_said(make: Make) -> None:
     assert "more" not in shown(report, 5).replace("more or larger", "")
 
 
+def test_eighty_columns(make: Make) -> None:
+    long = [leak_sample.row(cause="cycle", signature="growing", confidence="low"), leak_sample.nodes()]
+    report = make(*long, suspects=[leak_sample.row(reason=reason) for reason in REASONS], meta={"nodes": "counted"})
+    assert max(map(len, shown(report).splitlines()[1:])) <= 80
+    assert max(map(len, shown(make(steps={})).splitlines()[1:])) <= 80
+    assert max(map(len, text.render(leak_views.short(report), 80).splitlines())) <= 80
+
+
 # -- in the summary ------------------------------------------------------------------------------------------------
 
 

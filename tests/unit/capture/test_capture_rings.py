@@ -27,12 +27,13 @@ def test_blocks_turn_over_many_times(stress: Stress) -> None:
     assert (found.state, found.events, found.told) == (COMPLETE, published, lost)
 
 
-def test_a_free_never_overtakes_its_allocation(stress: Stress) -> None:
-    trace = stress.folder / "t.cmem"
-    published, lost = stress.run("handoff", trace, 40_000, 1500)
-    assert (published, lost) == (80_000, 0)
+def test_a_free_never_overtakes_its_allocation(stress: Stress, long: bool) -> None:
+    """Each hand-off is a chance: a merge without its watermark is found in 10,000."""
+    trace, blocks = stress.folder / "t.cmem", 40_000 if long else 10_000
+    published, lost = stress.run("handoff", trace, blocks, 1500)
+    assert (published, lost) == (2 * blocks, 0)
     found = stress.verify(trace)
-    assert (found.events, found.told, found.early_frees) == (80_000 + 1500 * 3, 0, 0)
+    assert (found.events, found.told, found.early_frees) == (2 * blocks + 1500 * 3, 0, 0)
 
 
 def test_a_free_that_is_seen_before_its_allocation_waits(stress: Stress) -> None:
