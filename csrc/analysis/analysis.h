@@ -201,9 +201,10 @@ typedef enum cm_suspect_reason {
     CM_SUSPECT_GARBAGE,     /* died in the final collection: it was uncollected garbage */
     CM_SUSPECT_LOST,        /* events were lost: a lost free has the same effect */
     CM_SUSPECT_UNCOLLECTED, /* no collection ran after the loop: it may be uncollected garbage */
-    CM_SUSPECT_LATE,  /* died in a collection after its function: garbage, or held until then by an
-                         object in a cycle */
-    CM_SUSPECT_ENDED, /* evaluation: freed behind the loop, while the program went on */
+    CM_SUSPECT_LATE,   /* died in a collection after its function: garbage, or held until then by an
+                          object in a cycle */
+    CM_SUSPECT_ENDED,  /* evaluation: freed behind the loop, while the program went on */
+    CM_SUSPECT_PASSED, /* evaluation: it ran once, and others went on: an index or a leak */
     CM_SUSPECT_CARRIED,   /* evaluation: one value that a variable carries from step to step */
     CM_SUSPECT_FILLING,   /* in a bounded container that is not yet full */
     CM_SUSPECT_NEGLIGIBLE /* it grows by less than matters (causes.h) */
@@ -258,9 +259,9 @@ typedef struct cm_leak {
 typedef struct cm_holder {
     cm_leak_kind kind;
     uint32_t device, stack;
-    uint32_t path; /* name id of the referrer path */
-    bool first;    /* of its search: earlier results are outdated */
-    bool backward; /* of a leak that backward made */
+    uint32_t path;          /* name id of the referrer path */
+    bool first;             /* of its search: earlier results are outdated */
+    bool backward, forward; /* of a leak that backward made, or did not; neither: not known */
     uint64_t count;
     int64_t bytes;
     int64_t step; /* that was running; -1: none */

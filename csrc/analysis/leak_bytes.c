@@ -180,10 +180,25 @@ static bool has_ended(const judge *j, const uint32_t *group, size_t groups)
     return goes_on && alive * 10 <= before;
 }
 
-/* Whether the program freed the older ones behind the loop and kept the younger: a result that the
- * same evaluation, run once more, has replaced. */
-static bool is_replaced(const judge *j, const uint32_t *group, size_t groups)
+/* Whether one of its runs begins in these steps: the program did something else before, or the data
+ * began anew. */
+static bool runs_again(const cm_loop *loop, uint32_t from, uint32_t until)
 {
+    for (uint32_t i = from; i <= until; i++)
+        if (loop->global[i] != loop->global[i - 1] + 1)
+            return true;
+    for (size_t i = 0; i < loop->epochs; i++)
+        if (loop->epoch[i] >= from && loop->epoch[i] <= until)
+            return true;
+    return false;
+}
+
+/* What the program freed behind the loop, if all of it is older than all that is left: a result
+ * that the same evaluation, run once more, has replaced. Within one run a list may be trimmed so.
+ */
+static cm_suspect_reason is_replaced(const judge *j, const uint32_t *group, size_t groups)
+{
+    const cm_loop *loop = &j->leaks->loops->loop[j->number];
     int64_t before = 0, freed = 0;
     uint32_t until = 0, from = UINT32_MAX;
     for (size_t i = 0; i < groups; i++) {
@@ -193,11 +208,13 @@ static bool is_replaced(const judge *j, const uint32_t *group, size_t groups)
         until = g->freed_until > until ? g->freed_until : until;
         from = g->left_from > 0 && g->left_from < from ? g->left_from : from;
     }
-    return from < UINT32_MAX && until < from && freed * CM_LEAKS_REPLACED >= before;
+    if (from == UINT32_MAX || until == 0 || until >= from || freed * CM_LEAKS_REPLACED < before)
+        return CM_SUSPECT_NOT;
+    return runs_again(loop, until, from - 1) ? CM_SUSPECT_STOPPED : CM_SUSPECT_PASSED;
 }
 
 /* Whether the loop ran once, without a break, and others went on: an index or features that a data
- * set's one pass made. */
+ * set's one pass made, or a list that the next pass would add to. */
 static bool has_passed(const judge *j)
 {
     const cm_loops *loops = j->leaks->loops;
@@ -226,10 +243,11 @@ static void doubt_by_call(const judge *j, const uint32_t *group, size_t groups, 
     const cm_loops *loops = j->leaks->loops;
     if (leak->reason != CM_SUSPECT_NOT || cm_loops_trains(loops, &loops->loop[j->number]))
         return;
+    cm_suspect_reason replaced = is_replaced(j, group, groups);
     if (has_ended(j, group, groups))
         leak->reason = CM_SUSPECT_ENDED;
-    else if (is_replaced(j, group, groups) || has_passed(j))
-        leak->reason = CM_SUSPECT_STOPPED;
+    else if (replaced != CM_SUSPECT_NOT || has_passed(j))
+        leak->reason = replaced != CM_SUSPECT_NOT ? replaced : CM_SUSPECT_PASSED;
     else if (leak->signature == CM_LEAK_GROWING && is_carried(j, group, groups))
         leak->reason = CM_SUSPECT_CARRIED;
     else

@@ -12,7 +12,7 @@
 
 enum {
     CM_FULL_COLLECTION = 2,   /* generation */
-    CM_LEAKS_REPLACED = 4,    /* a result of the last run is this part of what was alive, or more */
+    CM_LEAKS_REPLACED = 3,    /* what a later run replaces is one part of so many that were alive */
     CM_LEAKS_NODE_UNIT = 1024 /* bytes of a node while it is judged; what it takes is known later */
 };
 

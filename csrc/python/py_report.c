@@ -43,6 +43,7 @@ static const char *const reasons[] = {
     [CM_SUSPECT_UNCOLLECTED] = "no collection",
     [CM_SUSPECT_LATE] = "late garbage",
     [CM_SUSPECT_ENDED] = "freed behind the loop",
+    [CM_SUSPECT_PASSED] = "one pass",
     [CM_SUSPECT_CARRIED] = "carried on",
     [CM_SUSPECT_FILLING] = "filling",
     [CM_SUSPECT_NEGLIGIBLE] = "negligible",
@@ -758,9 +759,9 @@ bool cm_py_sort_holders(cm_py_builder *b)
     return true;
 }
 
-/* Appends those of one stack of the leak to `found`, where that is not NULL; their number. exact:
- * found of what backward made, or of the rest, as the leak is. */
-static size_t holders_of(const cm_py_builder *b, const cm_leak *leak, uint32_t stack, bool exact,
+/* Appends those of one stack of the leak to `found`, where that is not NULL; their number. What
+ * backward made has others than the rest; those of an older recording may be of either. */
+static size_t holders_of(const cm_py_builder *b, const cm_leak *leak, uint32_t stack,
                          const cm_holder **found)
 {
     size_t low = 0, high = b->analysis->holder_count, count = 0;
@@ -773,7 +774,7 @@ static size_t holders_of(const cm_py_builder *b, const cm_leak *leak, uint32_t s
     }
     for (; low < b->analysis->holder_count && b->holders[low]->stack == stack; low++) {
         const cm_holder *h = b->holders[low];
-        if (h->kind != leak->kind || (exact && h->backward != leak->backward) ||
+        if (h->kind != leak->kind || (leak->backward ? h->forward : h->backward) ||
             (h->kind != CM_LEAK_NODES && h->device != leak->device))
             continue;
         if (found != NULL)
@@ -784,14 +785,13 @@ static size_t holders_of(const cm_py_builder *b, const cm_leak *leak, uint32_t s
 }
 
 /* Of the leak's own stack and those of its parts. */
-static size_t find_holders(const cm_py_builder *b, const cm_leak *leak, bool exact,
-                           const cm_holder **found)
+static size_t find_holders(const cm_py_builder *b, const cm_leak *leak, const cm_holder **found)
 {
-    size_t count = holders_of(b, leak, leak->stack, exact, found);
+    size_t count = holders_of(b, leak, leak->stack, found);
     for (size_t i = 0; i < leak->part_count; i++) {
         uint32_t stack = b->analysis->leak_parts[leak->first_part + i].stack;
         if (stack != leak->stack)
-            count += holders_of(b, leak, stack, exact, found == NULL ? NULL : found + count);
+            count += holders_of(b, leak, stack, found == NULL ? NULL : found + count);
     }
     return count;
 }
@@ -800,14 +800,11 @@ static size_t find_holders(const cm_py_builder *b, const cm_leak *leak, bool exa
 static PyObject *holder_list(cm_py_builder *b, const void *row)
 {
     const cm_leak *leak = row;
-    size_t count = find_holders(b, leak, true, NULL), first = 0;
-    bool exact = count > 0; /* an early search saw less of it, an old recording has no flag */
-    if (!exact)
-        count = find_holders(b, leak, false, NULL);
+    size_t count = find_holders(b, leak, NULL), first = 0;
     const cm_holder **found = PyMem_New(const cm_holder *, count + 1);
     if (found == NULL)
         return PyErr_NoMemory();
-    find_holders(b, leak, exact, found);
+    find_holders(b, leak, found);
     cm_sort(found, count, sizeof *found, compare_order);
     for (size_t i = count; i > 0 && first == 0; i--)
         if (found[i - 1]->first)
@@ -857,17 +854,21 @@ static const cm_field leak_rows[] = {
     CM_ENUM(T, cycle, causes, "cause",
             "`\"cycle\"`: reference cycles, and no collection ran; else null"),
     CM_ENUM(T, confidence, confidences, "confidence", "`\"high\"`, `\"medium\"`, `\"low\"`"),
-    CM_ENUM(T, reason, reasons, "reason",
-            "null for a leak; for a suspect `\"few births\"`, `\"stopped\"`, `\"one epoch\"`, "
-            "`\"garbage\"` (it died in the collection at the end), `\"no collection\"` (none ran "
-            "behind the loop), `\"collections unknown\"` (of a memory snapshot, which does not say "
-            "whether one ran), `\"late garbage\"` (it died in the collection at the end, behind "
-            "the loop's function, and may have been held until then), `\"freed behind the "
-            "loop\"` (of an evaluation, while the program went on), `\"carried on\"` (one value "
-            "that a variable of an evaluation hands from step to step, as a cache of keys and "
-            "values), `\"filling\"` (in a container with a bound that it has not reached), "
-            "`\"events lost\"`, `\"negligible\"` "
-            "(less than 1 KiB a step and 1 % of the peak, or than `--min-rate`)"),
+    CM_ENUM(
+        T, reason, reasons, "reason",
+        "null for a leak; for a suspect `\"few births\"`, `\"stopped\"` (also what the next run of "
+        "an evaluation replaced), `\"one epoch\"`, `\"garbage\"` (it died in the collection at the "
+        "end), `\"no collection\"` (none ran "
+        "behind the loop), `\"collections unknown\"` (of a memory snapshot, which does not say "
+        "whether one ran), `\"late garbage\"` (it died in the collection at the end, behind "
+        "the loop's function, and may have been held until then), `\"freed behind the "
+        "loop\"` (of an evaluation, while the program went on), `\"one pass\"` (of an evaluation "
+        "that ran once while others went on, or whose older results were freed), "
+        "`\"carried on\"` (one value that a variable of an evaluation hands from step to step, as "
+        "a cache of keys and values), `\"filling\"` (in a container with a bound that it has not "
+        "reached), "
+        "`\"events lost\"`, `\"negligible\"` "
+        "(less than 1 KiB a step and 1 % of the peak, or than `--min-rate`)"),
     CM_SLICE(T, first_part, part_count, cm_analysis, leak_parts, cm_leak_part, part_fields, "parts",
              "a part per stack, the largest first; they sum to `bytes` and `count`"),
     CM_ENUM(T, relation, relations, "relation",

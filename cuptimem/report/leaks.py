@@ -23,6 +23,7 @@ UNDECIDED = (
     "collections unknown",
     "late garbage",
     "freed behind the loop",
+    "one pass",
     "carried on",
     "filling",
     "events lost",

@@ -105,7 +105,7 @@ REGIONS = {
             "stack_lost": STACK["stack_lost"],
             "undecided": 'true for a suspect that may well be a leak: `"few births"`, `"one epoch"`, '
             '`"no collection"`, `"collections unknown"`, `"late garbage"`, `"freed behind the loop"`, '
-            '`"carried on"`, `"filling"`, `"events lost"`',
+            '`"one pass"`, `"carried on"`, `"filling"`, `"events lost"`',
         },
     ),
     "held_line": Region(

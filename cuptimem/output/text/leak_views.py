@@ -22,8 +22,8 @@ _MUCH = 0.1  # of a peak
 
 _REASONS = {
     "few births": "it grew in too few steps to tell: record a longer run",
-    "stopped": "it grew, and then stopped: a cache that fills up looks like this, an index that one pass over the data "
-    "makes, or a result that the next run of the same code replaces",
+    "stopped": "it grew, and then stopped: a cache that fills up looks like this, or a result that the next run of the "
+    "same code replaces",
     "one epoch": "it grew within one epoch, and was judged at the last step of that: it may be kept only until the "
     "epoch ends. Record until the next one has begun (a smaller data set gets there sooner); where there is only one "
     "epoch (max_steps), a list that is read when it ends is right, and one that nothing reads is a leak",
@@ -39,6 +39,9 @@ _REASONS = {
     "that function, or call gc.collect() in the loop now and then, to tell",
     "freed behind the loop": "it grew while this evaluation ran, and was freed when that was over, while the program "
     "went on: results that were read and dropped, or a list that was freed because its function had returned",
+    "one pass": "it grew in one run of this evaluation, and that was over: an index or features that are made once "
+    "look like this, and so does a list that nothing empties. Record until the same code has run again: if it then "
+    "grows by as much, it is a leak",
     "carried on": "one value that this evaluation hands from step to step and makes larger, as a cache of keys and "
     "values does while one answer is generated. If it is dropped when the answer is complete, it is no leak: record "
     "two of them to tell",

@@ -278,6 +278,7 @@ REASONS = {
     "late garbage": "a trainer and its callback",
     "garbage": "waited for a collection",
     "freed behind the loop": "was freed when that was over",
+    "one pass": "Record until the same code has run again",
     "carried on": "record two of them to tell",
     "events lost": "a lost free looks like a leak",
     "negligible": "too slow to matter",

@@ -76,32 +76,58 @@ def test_what_stays_is_a_leak(verdicts: Verdicts, keep: bool) -> None:
     only(verdicts(p))
 
 
-def test_a_result_that_the_next_run_replaces(verdicts: Verdicts) -> None:
-    """A notebook's cell, `logits = [model(x) for x in batches]`, run twice: the new list replaces the old one."""
+def others(p: Program, steps: int) -> None:
+    """Steps of another evaluation, which keeps nothing."""
+    for _ in range(steps):
+        p.t.tick(MODULE, 0x56, p.t.line(CALL + 20), flags=0x20)
+        p.drop(p.new(500, CALL + 21))
+
+
+@pytest.mark.parametrize(("between", "reason"), [(10, "stopped"), (0, "one pass")])
+def test_a_result_that_the_next_run_replaces(verdicts: Verdicts, between: int, reason: str) -> None:
+    """A notebook's cell, `logits = [model(x) for x in batches]`, run twice: the new list replaces the old one. With
+    nothing between, one run whose list is trimmed looks the same."""
     p = Program()
     model(p)
     answer(p, keep=True)
     first, p.kept = p.kept, []
+    others(p, between)
     answer(p, keep=True)
     for address in first:
         p.drop(address)
     report = verdicts(p)
-    assert not report["leaks"] and reasons(report) == [(KEEP, "stopped")]
+    assert not report["leaks"] and reasons(report) == [(KEEP, reason)]
+
+
+@pytest.mark.parametrize("between", [10, 0])
+@pytest.mark.parametrize("trimmed", [20, 30, 60])
+def test_a_list_that_is_trimmed_once_is_no_replaced_result(verdicts: Verdicts, between: int, trimmed: int) -> None:
+    """del server.sessions[:30]"""
+    p = Program()
+    model(p)
+    answer(p, keep=True)
+    others(p, between)
+    answer(p, 60, keep=True)
+    for address in p.kept[:trimmed]:
+        p.drop(address)
+    report = verdicts(p)
+    assert report["leaks"] or reasons(report) == [(KEEP, "one pass")]
 
 
 @pytest.mark.parametrize("passes", [1, 2])
-def test_an_index_that_one_pass_makes(verdicts: Verdicts, passes: int) -> None:
-    """Queries of it go on. What each of several passes adds to goes on, too."""
+@pytest.mark.parametrize("steps", [20, 300])
+def test_what_one_pass_makes(verdicts: Verdicts, passes: int, steps: int) -> None:
+    """An index, which queries read, or a server's list, before a health check. What each of several passes adds to goes
+    on."""
     p = Program()
     model(p)
     for _ in range(passes):
-        answer(p, 20, keep=True)
-        for _ in range(10):
-            p.t.tick(MODULE, 0x56, p.t.line(CALL + 20), flags=0x20)
-            p.drop(p.new(500, CALL + 21))
+        answer(p, steps, keep=True)
+        others(p, 10)
     report = verdicts(p)
     if passes == 1:
-        assert not report["leaks"] and reasons(report) == [(KEEP, "stopped")]
+        (row,) = report["suspects"]
+        assert not report["leaks"] and row["reason"] == "one pass" and row["bytes_per_step"] == pytest.approx(1000)
     else:
         only(report)
 
