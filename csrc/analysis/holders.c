@@ -35,6 +35,7 @@ static void begin(holders *h, const cm_record *record)
     h->last = (cm_holder){.kind = e->flags & CM_HOLDER_NODES ? CM_LEAK_NODES : CM_LEAK_BYTES,
                           .first = (e->flags & CM_HOLDER_FIRST) != 0,
                           .backward = (e->flags & CM_HOLDER_BACKWARD) != 0,
+                          .forward = (e->flags & CM_HOLDER_FORWARD) != 0,
                           .device = device < 0 ? CM_LEAK_NO_DEVICE : (uint32_t)device,
                           .stack = e->stack,
                           .step = cm_steps_number(h->run->steps, step)};

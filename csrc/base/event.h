@@ -146,7 +146,8 @@ typedef enum cm_holder_flag {
     CM_HOLDER_MORE = 8,  /* about a holder found earlier: its path, a tab, and the line that puts
                             there what it holds (train.py:30 in Trainer.log) */
     CM_HOLDER_BACKWARD =
-        16, /* of a leak that backward made: gradients have their forward's stack */
+        16,                 /* of a leak that backward made: gradients have their forward's stack */
+    CM_HOLDER_FORWARD = 32, /* of a leak that backward did not make; neither flag: not known */
 } cm_holder_flag;
 
 /* --- steps, objects, marks ----------------------------------------------------------------- */

@@ -50,7 +50,7 @@ _EARLY = ("one epoch", "no collection", "carried on")  # suspects that an early 
 _TENSOR, _STORAGE, _CONTEXT = 1, 2, 3  # _CONTEXT: of a custom autograd function
 _OF_ALIVE = 4  # CM_HOLDER_ALIVE
 _MORE = 8  # CM_HOLDER_MORE
-_OF_BACKWARD = 16  # CM_HOLDER_BACKWARD
+_OF_BACKWARD, _OF_FORWARD = 16, 32  # CM_HOLDER_BACKWARD, CM_HOLDER_FORWARD
 _DEVICES = {"cpu": _core.DEVICE_CPU, "cuda": _core.DEVICE_CUDA, "pinned": _core.DEVICE_PINNED}
 
 _Block = tuple[int, int]  # address, bytes
@@ -588,7 +588,7 @@ def _is_garbage_much(raw: Mapping[str, Any], wants: Iterable[tuple[str, Want]]) 
 
 
 def _of(row: Mapping[str, Any]) -> int:
-    return int(row["kind"] == "nodes") | (_OF_BACKWARD if row["backward"] else 0)
+    return int(row["kind"] == "nodes") | (_OF_BACKWARD if row["backward"] else _OF_FORWARD)
 
 
 def _key(row: Mapping[str, Any]) -> tuple[object, ...]:

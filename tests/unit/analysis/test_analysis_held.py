@@ -1,11 +1,13 @@
 """Holders of what is alive at the end: lines by device, apart from those of leaks."""
 
-from craft import CUDA, Trace
+import pytest
+from craft import CUDA, IN_NODE, NODE_STACK, Trace
 from hand_made import Analyze
+from leak_program import CREATOR, KEEP, Program
 
 from tests.event_kinds import HOLDER, HOLDER_PATH
 
-FIRST, ALIVE = 2, 4
+FIRST, ALIVE, BACKWARD, FORWARD = 2, 4, 16, 32
 
 
 def test_lines_by_device_with_their_paths(analyze: Analyze) -> None:
@@ -39,3 +41,35 @@ def test_no_more_than_the_bound(analyze: Analyze) -> None:
         t.add(HOLDER, 0, 0, line, flags=ALIVE | FIRST)
         t.add(HOLDER_PATH, 1, 64, t.name("kept in f()"))
     assert len(analyze(t)["held"]) == 1024
+
+
+@pytest.mark.parametrize(
+    ("flags", "outputs", "gradients"),
+    [
+        ({"outputs": FORWARD, "model.grad": BACKWARD}, ["outputs"], ["model.grad"]),
+        ({"outputs": FORWARD}, ["outputs"], []),
+        ({"model.grad": BACKWARD}, [], ["model.grad"]),
+        ({"outputs": 0}, ["outputs"], ["outputs"]),  # of a recording from before the flags
+    ],
+)
+def test_holders_of_what_backward_makes(
+    analyze: Analyze, flags: dict[str, int], outputs: list[str], gradients: list[str]
+) -> None:
+    """Gradients have the stack of their forward line."""
+    p = Program()
+    for _ in range(40):
+        p.work()
+        p.new()
+        node = p.node()
+        p.t.run(node, CREATOR)
+        p.t.alloc(p.top, 500, 0, flags=IN_NODE | NODE_STACK)
+        p.top += 64
+        p.t.done()
+        p.end(node)
+        p.tick()
+    p.collect_at_the_end([])
+    for path, flag in flags.items():
+        p.t.add(HOLDER, 0, 0, p.t.line(KEEP), flags=FIRST | flag)
+        p.t.add(HOLDER_PATH, 40, 40_000, p.t.name(path))
+    found = {row["backward"]: [path for path, *_ in row["holders"]] for row in analyze(p.t)["leaks"]}
+    assert found == {False: outputs, True: gradients}
