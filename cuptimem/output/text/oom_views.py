@@ -18,7 +18,7 @@ from cuptimem.report.process import HOST
 _TOP = 6
 _ADVISED = 3  # changes
 _HELD = 3  # lines with their tensors and holders
-_TRACEBACK = " → traceback"  # in a holder's path: behind the name of an exception
+_ARROW, _TRACEBACK = " → ", "traceback"  # in a holder's path: behind the name of an exception
 _NAMES_WIDTH = 40  # characters of tensors' names and shapes
 _REST = "(not known: compacted, lost, or not a tensor's)"
 
@@ -228,17 +228,24 @@ def _caught_before(held: Sequence[HeldLine], lacked: int) -> list[Block]:
     """An exception that was caught and is kept, as of a batch that was too large, keeps what its functions had."""
     kept: dict[str, int] = {}
     for one in (holder for line in held for holder in line.holders if not holder.path.startswith(CYCLE)):
-        name, between, _ = one.path.partition(_TRACEBACK)
-        if between:
+        way = one.path.split(_ARROW)
+        if _TRACEBACK in way:
+            name = _ARROW.join(way[: way.index(_TRACEBACK)])
             kept[name] = kept.get(name, 0) + one.bytes
-    if sum(kept.values()) < lacked:
-        return []
-    most = max(kept, key=lambda name: kept[name])
-    return prose(
-        f"dropping the exception that is kept ({most}): its traceback has {size(kept[most])} of the functions that it "
-        "left",
-        mark="  - ",
-    )
+    named: list[str] = []
+    has = 0
+    for name in sorted(kept, key=lambda name: -kept[name]):
+        named.append(name)
+        has += kept[name]
+        if has >= lacked:
+            if len(named) == 1:
+                said = (
+                    f"the exception that is kept ({name}): its traceback has {size(has)} of the functions that it left"
+                )
+            else:
+                said = f"the exceptions that are kept ({'; '.join(named)}): their tracebacks have {size(has)} together"
+            return prose(f"dropping {said}", mark="  - ")
+    return []
 
 
 def _expandable(report: Report, memory: Fragmentation, lacked: int) -> list[Block]:

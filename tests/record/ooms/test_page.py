@@ -99,6 +99,22 @@ def test_a_kept_exception_is_named_where_what_it_has_is_enough() -> None:
         assert " ".join(" ".join(lines[1:]).split()) == expected
 
 
+def test_all_kept_exceptions_that_it_takes_are_named() -> None:
+    """And no variable that is called as a traceback is."""
+
+    def held(*paths: tuple[str, int]) -> str:
+        holders = tuple(Holder(path, 1, mib * MIB) for path, mib in paths)
+        return " ".join(" ".join(fits(refused(152 * MIB), HeldLine("cuda:0", LINE, holders))[1:]).split())
+
+    one, two = (
+        ("first in module train → traceback → x in step()", 28),
+        ("why in module train → traceback → y in f()", 30),
+    )
+    both = "dropping the exceptions that are kept (why in module train; first in module train): their tracebacks have"
+    assert held(one, two, ("third in module train → traceback → z in f()", 1)) == f"- {both} 58.0 MiB together"
+    assert held(("store in module train → traceback_log → x", 60)) == ""
+
+
 def test_what_nothing_would_have_helped() -> None:
     (first, second) = fits(refused(501 * MIB))
     assert first.startswith("  Nothing that PyTorch could free: the request needs 502.0 MiB")
