@@ -25,7 +25,6 @@ def scaled(program: Program, blocks: list[Block], factor: float) -> list[Block]:
     parameter's copy in 16 bits. Autocast makes copies of activations, too."""
     parameters = {block.bytes for block in of_category(blocks, "parameter", "gradient")}
     halves = {block.requested // 2 for block in of_category(blocks, "parameter", "gradient")}
-    joined = set(program.collected.values())  # torch.cat of a list, and what is made of that
 
     def fixed(block: Block) -> bool:
         if block.step < 0 or block.step in program.evaluated or block.of.stack in program.evaluating:
@@ -40,7 +39,7 @@ def scaled(program: Program, blocks: list[Block], factor: float) -> list[Block]:
             or block.requested <= _SMALL
             or is_cached(program, block)
             or (block.category == "kept" and id(block.of) in program.collected)
-            or block.requested in joined
+            or block.birth in program.joined
         ):
             return True
         return block.bytes in parameters and block.node is not None and _WEIGHTS.match(block.node) is not None

@@ -10,10 +10,10 @@ _FOLLOWS = ("parameter", "buffer", "gradient", "optimizer state", "activation", 
 
 
 def _makes_module(frame: Frame, called: frozenset[str]) -> bool:
-    """Whether it is the __init__ of a module, not of a trainer or a server that has one. called: classes of modules
-    that ran; of a program that ran none, any may be."""
+    """Whether it is the __init__ of a module, not of a trainer or a server that has one, be it a library's. called:
+    classes of modules that ran; of a program that ran none, any may be."""
     owner, _, name = function(frame).rpartition(".")
-    return name == "__init__" and (frame.is_library or not called or owner.rpartition(".")[2] in called)
+    return name == "__init__" and (frame.is_plumbing or not called or owner.rpartition(".")[2] in called)
 
 
 def _made_at(stack: Stack, called: frozenset[str]) -> Frame | None:

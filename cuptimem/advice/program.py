@@ -153,9 +153,10 @@ class Program:
         return frozenset(block.of.stack for block in self.blocks if block.step in self.evaluated) - training
 
     @cached_property
-    def collected(self) -> dict[int, int]:
-        """Contributors, by identity, of which the program keeps the blocks of all steps, as outputs in a list, and the
-        most bytes that are let go of together. More and smaller batches leave as much of them.
+    def collected(self) -> dict[int, tuple[int, int]]:
+        """Contributors, by identity, of which the program keeps the blocks of all steps, as outputs in a list, with the
+        most bytes that are let go of together, and the position at which all of these are there. More and smaller
+        batches leave as much of them.
 
         A window of the last steps lets go of one step after the other; a list is cleared at once, or never.
         """
@@ -163,15 +164,27 @@ class Program:
         for block in of_category(self.blocks, "kept"):
             if block.step >= 0:
                 made.setdefault(id(block.of), []).append(block)
-        found: dict[int, int] = {}
+        found: dict[int, tuple[int, int]] = {}
         for of, some in made.items():
-            sums: dict[int | None, int] = {}
+            sums: dict[int | None, tuple[int, int]] = {}
             for block in some:
-                sums[block.end_step] = sums.get(block.end_step, 0) + block.requested
+                size, full = sums.get(block.end_step, (0, 0))
+                sums[block.end_step] = size + block.requested, max(full, block.birth)
             steps = len({block.step for block in some})
             if steps >= _COLLECTS and 2 * len(sums.keys() - {None}) < steps:
                 found[of] = max(sums.values())
         return found
+
+    @cached_property
+    def joined(self) -> frozenset[int]:
+        """By birth: blocks as large as all of a list that was full by then, as torch.cat of it and what is made of
+        that. What its line also makes of that size before is none."""
+        full: dict[int, int] = {}
+        for size, position in self.collected.values():
+            full[size] = min(position, full.get(size, position))
+        sized = [block for block in self.blocks if block.requested in full]
+        before = {id(block.of) for block in sized if block.birth <= full[block.requested]}
+        return frozenset(block.birth for block in sized if id(block.of) not in before)
 
     @cached_property
     def called(self) -> frozenset[str]:

@@ -210,6 +210,17 @@ def test_what_is_collected_over_steps_does_not_follow_the_batch() -> None:
     assert (one.peak, one.replay(change.blocks)[0]) == (9000, 4500)
 
 
+def test_a_size_that_a_list_happens_to_have_follows_the_batch() -> None:
+    """Activations that are made while the list is filled are not made of it."""
+    output, hidden = contributor("forward", "kept"), contributor("forward", "temporary")
+    steps = range(4)
+    listed: list[Row] = [(10 + 100 * i, -1, 1000, i, output) for i in steps]
+    one = program(*listed, *((20 + 100 * i, 30 + 100 * i, 4000, i, hidden) for i in steps), steps=4)
+    change = batches.batch(one, one.blocks, "x0.5")
+    assert not isinstance(change, str)
+    assert (one.peak, one.replay(change.blocks)[0]) == (8000, 6000)
+
+
 def test_inference_alone_follows_its_batch() -> None:
     one = program((10, 60, 4000, 0, contributor("forward", "activation")))
     change = batches.batch(one, one.blocks, "x0.5")
@@ -396,6 +407,23 @@ def test_the_line_of_a_model_is_the_one_that_moves_it() -> None:
     one = program(parameter, lazy)
     change = precision.half_model(one, one.blocks, "")
     assert not isinstance(change, str) and change.frame == inside
+
+
+def test_the_line_of_a_model_that_a_library_s_trainer_asks_for() -> None:
+    """Trainer(model_init=make): what ran is a Net, no Trainer."""
+    site = "/venv/lib/python3.11/site-packages/trainers/trainer.py"
+    made = Frame("train.py", "make", 9, text="return Net()")
+    stack = (
+        Frame(f"{TORCH}/nn/modules/linear.py", "Linear.__init__", 109),
+        Frame("train.py", "Net.__init__", 5),
+        made,
+        Frame(site, "Trainer.call_model_init", 900),
+        Frame(site, "Trainer.__init__", 400),
+    )
+    ran = contributor("forward", "activation", Frame(f"{TORCH}/nn/modules/module.py", "_call_impl", 1, module="Net"))
+    one = program((1, -1, 4096, -1, contributor("other", "parameter", *stack)), (10, 60, 4096, 0, ran))
+    change = precision.half_model(one, one.blocks, "")
+    assert not isinstance(change, str) and change.frame == made
 
 
 def test_adapters_say_nothing_of_the_models_type() -> None:
