@@ -175,7 +175,7 @@ def _filled(host: Host) -> Iterable[HostFinding]:
 
 
 def _growth(points: Sequence[ProcessPoint], kind: str) -> int:
-    """By how much the lows of its quarters rose from each to the next, without the first tenth of its life."""
+    """By how much the lows of its quarters rose from each to the next, without the first tenth of the points."""
     points = points[max(1, len(points) // 10) :]
     if len(points) < 2 * _QUARTERS:
         return 0

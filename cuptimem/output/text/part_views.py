@@ -62,12 +62,12 @@ def _sum(parts: Iterable[Part]) -> int:
 
 def _says_the_same(part: Part, line: Row) -> bool:
     """One call of PyTorch's that made nearly all of the line's bytes, or one of the name that the line calls
-    (`opt.step()`, of a package's wrapper); another function of a package says more."""
+    once (`opt.step()`, of a package's wrapper); another function of a package says more."""
     if part.bytes < _NEARLY_ALL * line.bytes:
         return False
     if part.frame is None or part.frame.is_plumbing:
         return True
-    return line.frame is not None and f".{bare_name(part.frame)}(" in line.frame.source
+    return line.frame is not None and line.frame.source.count(f".{bare_name(part.frame)}(") == 1
 
 
 def _modules(line: Row, parts: Sequence[Part]) -> tuple[str, ...]:

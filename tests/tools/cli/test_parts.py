@@ -132,7 +132,8 @@ def test_parts_are_named_by_what_is_called(tmp_path: Path) -> None:
     (alone,) = stacked.report(tmp_path, rest((90, [LINEAR, CALL, MAIN]), (5, [MAIN]))).peak.lines
     assert part_views.in_a_line(alone, report.peak) == ""  # says what the line says
     wrapped = [STEP, MAIN]
-    for source, said in (("loop.step()", ""), ("self.fit()", "of which 90 B Loop.step")):
+    named = "of which 90 B Loop.step"
+    for source, said in (("loop.step()", ""), ("self.fit()", named), ("loop.step(); rate.step()", named)):
         (alone,) = stacked.report(tmp_path, rest((90, wrapped)), texts={MAIN: source}).peak.lines
         assert part_views.in_a_line(alone, report.peak) == said
 
