@@ -13,7 +13,7 @@ from dataclasses import replace
 from cuptimem.advice.edits import Edits, worth
 from cuptimem.advice.program import FOREVER, Block, Program
 from cuptimem.advice.readers import Life, Operand
-from cuptimem.advice.technique import Change, Technique
+from cuptimem.advice.technique import UNREAD, Change, Technique
 from cuptimem.report.stacks import Frame, user_frame
 
 _NODES = ("LeakyReluBackward0", "EluBackward0", "HardtanhBackward0")
@@ -231,4 +231,4 @@ def _write(largest: Block, modules: Iterable[str | None]) -> str:
     return f"inplace=True where the {layer} is made that this line calls{named}"
 
 
-IN_PLACE = Technique("in_place", True, "exact", in_place, reads=True)
+IN_PLACE = Technique("in_place", True, "exact", in_place, reads=True, unread=UNREAD)

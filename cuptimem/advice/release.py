@@ -2,15 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from itertools import combinations
 
 from cuptimem.advice.edits import Edits, worth
 from cuptimem.advice.program import Block, Program
 from cuptimem.advice.readers import Variable
-from cuptimem.advice.technique import Change, Technique
+from cuptimem.advice.technique import UNREAD, Change, Technique
 from cuptimem.report.stacks import user_frame
 
 _CATEGORIES = ("temporary", "activation", "input", "kept", "unknown")
 _NEARLY = 0.9  # of what all variables save
+_TRIED = 6  # variables of which every choice is tried; of more, one after the other is left out
 
 
 def _is_late(block: Block, loops: dict[int, str]) -> bool:
@@ -60,12 +62,13 @@ def _without(blocks: list[Block], held: Mapping[tuple[Variable, ...], Edits], so
 def _fewest(chosen: list[Variable], saved: Callable[[list[Variable]], int]) -> list[Variable]:
     """Without those that add little: a row of two variables is followed, one of seven is not."""
     least = _NEARLY * saved(chosen)
-    while len(chosen) > 1:
+    while len(chosen) > _TRIED:
         fewer = max(([one for one in chosen if one is not left] for left in chosen), key=saved)
         if saved(fewer) < least:
-            break
+            return chosen
         chosen = fewer
-    return chosen
+    every = (list(some) for size in range(1, len(chosen)) for some in combinations(chosen, size))
+    return next((some for some in every if saved(some) >= least), chosen)
 
 
 def _statement(one: Variable, line: str) -> str:
@@ -99,11 +102,4 @@ def _by_steps(program: Program, blocks: list[Block]) -> Change | str:
     return Change(edited, user_frame(largest.of.stack), "del what this line made, at the end of the iteration")
 
 
-RELEASE = Technique(
-    "release",
-    True,
-    "good",
-    release,
-    reads=True,
-    unread="a recording lacks what reads a block last: cuptimem advice --try has it",
-)
+RELEASE = Technique("release", True, "good", release, reads=True, unread=UNREAD)

@@ -26,6 +26,8 @@ class Change:
 Rule = Callable[[Program, list[Block], str], Change | str]
 
 
+UNREAD = "a recording lacks what reads a block last: cuptimem advice --try has it"  # of one without readers
+
 Costs = Literal["nothing", "time", "rounding", "learning"]
 COSTS: tuple[Costs, ...] = ("nothing", "time", "rounding", "learning")  # the cheapest first
 _CONFIDENCE: tuple[Confidence, ...] = ("exact", "good", "rough")

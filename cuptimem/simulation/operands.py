@@ -15,6 +15,7 @@ from cuptimem.simulation.last_use import forget, is_read_behind
 from cuptimem.simulation.places import is_programs
 
 _COMMUTATIVE = ("add", "mul")
+_SLOPES = {"leaky_relu": "negative_slope", "elu": "alpha"}  # below 0 an output does not tell the sign of its input
 _VARIADIC, _KEYWORDS = 0x4, 0x8  # of co_flags
 _MEMBERS = 64  # of a list or dictionary that are looked at
 
@@ -39,6 +40,8 @@ def in_place_of(
         return []
     arguments, keywords = given
     named = dict(zip((one.name for one in function._schema.arguments), arguments, strict=False)) | keywords
+    if named.get(_SLOPES.get(function.overloadpacket.__name__, ""), 0) < 0:
+        return []
     tensors = {name: one for name, one in named.items() if isinstance(one, torch.Tensor)}
     is_commutative = function.overloadpacket.__name__ in _COMMUTATIVE and named.get("alpha", 1) == 1
     found = []

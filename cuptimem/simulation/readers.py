@@ -9,6 +9,7 @@ import json
 import sys
 import threading
 import weakref
+from collections import defaultdict
 from types import FrameType
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from cuptimem.simulation.dropped import drops
 from cuptimem.simulation.last_use import let_go, unread
+from cuptimem.simulation.modules import Modules
 from cuptimem.simulation.operands import in_place_of, is_idle
 from cuptimem.simulation.places import is_programs, statement
 
@@ -38,6 +40,8 @@ class Readers:
         self._here: Place = ()
         self._since = 0  # the operator with which the program came to this place
         self._objects: dict[int, tuple[Any, dict[str, Any]]] = {}  # by id of a tensor
+        self._of_block: dict[int, set[int]] = defaultdict(set)  # ids of its tensors
+        self._modules = Modules()
         self._pending: list[dict[str, Any]] = []  # operands of the operator before
         # Variables that were let go of, of which more may follow.
         self._releasing: list[tuple[dict[str, Any], int]] = []
@@ -55,6 +59,7 @@ class Readers:
         """Behind the program's last line, or in the place of what follows a try's last step."""
         self._busy = True
         self._let_go()
+        self._modules.finish()
         with open(path, "w", encoding="utf-8") as file:
             places = [{"lines": place, "drops": drops(place)} for place in self._places]
             json.dump({"begins": self._begins, "blocks": self._blocks, "places": places}, file)
@@ -81,6 +86,7 @@ class Readers:
             self._releasing.clear()
             self._look(now)
             self._see_idle()
+            self._modules.look()
             here = _outside_modules(sys._current_frames().get(self._main)) if self._main is not None else ()
             if here != self._here:
                 self._here, self._since = here, len(self._begins)
@@ -105,6 +111,7 @@ class Readers:
                     self._add(tensor, address, begin, now, name, node, read, number)
                     if tensor is made and not node and (index := self._at[address]) == len(self._blocks) - 1:
                         self._blocks[index]["into"] = self._pending = self._into(function, given, tensor)
+                        self._modules.made(self._blocks[index], sys._getframe(1))
                 if address in self._at:
                     self._follow(tensor, self._at[address])
         finally:
@@ -132,9 +139,8 @@ class Readers:
         """Which operands of the operator before are held by nothing but variables that are not read again, also those
         that have no place for a `del`."""
         for row in self._pending:
-            records = {id(one) for one in self._blocks[row["block"]]["objects"] if one["gone"] is None}
-            every = [reference() for reference, record in self._objects.values() if id(record) in records]
-            row["idle"] = len(every) == len(records)
+            every = [self._objects[key][0]() for key in self._of_block[row["block"]]]
+            row["idle"] = True
             while every:
                 tensor = every.pop()
                 held = sys.getrefcount(tensor) - _OURS
@@ -181,6 +187,7 @@ class Readers:
             now = _count()
             record["gone"] = now
             self._objects.pop(key, None)
+            self._of_block[index].discard(key)
             if self._releasing and self._releasing[-1][1] == index and record["dead"] is None:
                 record["dead"] = self._releasing[-1][0]["dead"]  # of a view, its base
                 return
@@ -189,6 +196,7 @@ class Readers:
                 self._releasing.append((record, index))
 
         self._objects[key] = weakref.ref(tensor, gone), record
+        self._of_block[index].add(key)
 
     # What autograd keeps.
 

@@ -57,6 +57,9 @@ CASES = [
 EXTENDED = (("words", 1, "zero_grad_late"), ("words", 1, "checkpoint"), ("words", 8, "sgd"), ("words", 8, "fused"))
 
 
+UNREAD = ("in_place",)  # which no recording proposes
+
+
 @pytest.mark.parametrize(
     ("kind", "batch", "technique", "value", "error"),
     [pytest.param(*case, marks=[pytest.mark.extended] * (case[:3] in EXTENDED)) for case in CASES],
@@ -68,7 +71,8 @@ def test_as_the_change_by_hand(
     predicted = advice.estimate(before, None, **{technique: value}).bytes
     assert abs(predicted - after.peak.bytes) <= error * after.peak.bytes
     proposal = before.advice.proposal(technique)
-    assert (proposal is not None) == (before.peak.bytes - predicted >= advice.LEAST * before.peak.bytes)
+    is_enough = before.peak.bytes - predicted >= advice.LEAST * before.peak.bytes
+    assert (proposal is not None) == (is_enough and technique not in UNREAD)
 
 
 @pytest.mark.parametrize(("kind", "few", "many"), [("words", 8, 32), ("pictures", 4, 8), ("attending", 2, 6)])

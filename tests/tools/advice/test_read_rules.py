@@ -10,7 +10,7 @@ import torch
 
 from cuptimem.advice import in_place, no_grad, release
 from cuptimem.advice.program import Program
-from cuptimem.advice.readers import Readers
+from cuptimem.advice.readers import Readers, Variable
 from cuptimem.advice.technique import Change
 from cuptimem.report.stacks import Frame
 from cuptimem.simulation import dropped, operands
@@ -92,6 +92,14 @@ def test_the_fewest_variables_that_save_nearly_as_much(tmp_path: Path) -> None:
 
     assert written(1) == "del x behind this line"
     assert written(4) == "del x behind this line, y behind line 5"
+
+
+def test_the_fewest_are_not_those_that_each_save_most() -> None:
+    """Without x the most is left of three, yet x alone saves as much as is asked."""
+    x, y, z = (Variable(name, "train.py", "forward", 4, "") for name in "xyz")
+    saved = {"x": 92, "xy": 92, "xz": 92, "yz": 95, "xyz": 100}
+    fewest = release._fewest([x, y, z], lambda some: saved.get("".join(one.name for one in some), 0))
+    assert fewest == [x]
 
 
 def test_what_is_read_later_or_held_by_something_unknown_stays(tmp_path: Path) -> None:
@@ -265,6 +273,9 @@ found = []
         ("x = needs(); z = torch.pow(2.0, x)", []),
         ("x = needs(); z = x + row()", [("x", "the first operand")]),
         ("x, y = row(), needs(); z = x * y; y.sum()", []),  # broadcast
+        ("x = needs(); z = torch.nn.functional.leaky_relu(x, 0.2)", [("x", "its input")]),
+        ("x = needs(); z = torch.nn.functional.leaky_relu(x, -0.2)", []),  # an error in backward
+        ("x = needs(); z = torch.nn.functional.elu(x, -0.2)", []),
         ("x = needs(); z = x[:2] * 2", []),  # of a larger one
         ("x = needs(); z = x - x.T", []),  # reads what it would have written
         ("x = needs(); z = x.int() * 1.5", []),
