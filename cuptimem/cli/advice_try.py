@@ -34,7 +34,7 @@ def parser() -> parsing.Parser:
         usage="cuptimem advice --try [options] script.py [args ...]\n"
         "       cuptimem advice --try [options] -m module [args ...]",
         description="Runs an unchanged program for a few steps with one change after the other: what each saves.",
-        epilog=f"Changes: {', '.join(changes.KINDS)}. docs/tries.md has what each does.",
+        epilog=f"Changes: {', '.join(changes.KINDS)}. docs/advice.md has what each does.",
     )
     result.add_argument(
         "--change",
