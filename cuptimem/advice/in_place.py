@@ -157,13 +157,13 @@ def _into(program: Program, life: Life, output: Block, by_birth: dict[int, Block
             continue
         # What the call itself made on the way, as autocast's copies, is no operand of the user's.
         is_outside = _called(source) != _called(output) or user_frame(source.of.stack) != user_frame(output.of.stack)
-        if (one.name or is_outside) and not (one.given and not _is_of_one_function(source, output)):
+        if (one.name or is_outside) and _is_of_one_function(source, output):
             return one
     return None
 
 
 def _is_of_one_function(source: Block, output: Block) -> bool:
-    """What a caller gave to the function, another caller may read again."""
+    """What a caller gave to the function, another caller may read again; a function that has returned may keep it."""
     frames = user_frame(source.of.stack), user_frame(output.of.stack)
     return len({(one.file, one.function) for one in frames if one is not None}) == 1 and None not in frames
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from cuptimem.simulation.branches import is_read_before
 from cuptimem.simulation.last_use import forget, is_read_behind
 from cuptimem.simulation.places import is_programs
 
@@ -74,7 +75,7 @@ def _fits(tensor: Any, made: Any) -> bool:
 
 def _variable(tensor: Any, frame: FrameType | None) -> tuple[str, bool] | None:
     """The name in the innermost of the program's frames that holds it, "" for none, and whether that is a parameter;
-    None: one of them holds it that may be read behind this call."""
+    None: one of them holds it that may be read behind this call, or was on a branch that this run did not take."""
     own: tuple[str, bool] | None = None
     while frame is not None:
         if is_programs(frame.f_code.co_filename):
@@ -82,7 +83,7 @@ def _variable(tensor: Any, frame: FrameType | None) -> tuple[str, bool] | None:
             names = [name for name, value in variables.items() if any(_is_same(one, tensor) for one in _within(value))]
             same = [name for name in names if variables[name] is tensor]
             forget(frame, variables)
-            if any(is_read_behind(frame, name) for name in names):
+            if any(is_read_behind(frame, name) or is_read_before(frame.f_code, frame.f_lineno, name) for name in names):
                 return None
             if own is None:
                 own = (same[0] if same else ""), any(name in _parameters(frame.f_code) for name in names)

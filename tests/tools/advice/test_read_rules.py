@@ -158,6 +158,8 @@ def test_in_place_where_nothing_else_needs_the_input(tmp_path: Path) -> None:
     assert isinstance(changed(into={**INTO, "given": True}), Change)
     outside = Frame("train.py", "main", 9)
     assert isinstance(changed(into={**INTO, "given": True}, stack=(outside,)), str)
+    within = Frame("train.py", "layer", 9)  # a function that has returned, which may have kept it
+    assert isinstance(changed(stack=(within, LINE)), str)
     backward = [[3, "aten.leaky_relu.default", "", 1], [9, "aten.leaky_relu_backward.default", "LeakyReluBackward0", 5]]
     keeps = {"saved": [saved(1, 8, 9, "backward")], "reads": backward}
     assert isinstance(changed("aten.leaky_relu.default", **keeps), Change)
@@ -284,6 +286,12 @@ found = []
         ("x = needs(True)\n  with torch.no_grad(): z = x.view(16) * 2", [("", "its input")]),
         ("x = needs(True) + 1; z = x * 2", [("x", "its input")]),
         ("x = needs(); z = x * 2\n  if len(z) > 4: x.sum()", []),  # a branch not taken
+        ("x = needs()\n  if len(x) > 4: y = x.sum()\n  z = x * 2", []),  # it may keep x
+        ("y = needs()\n  for i in range(2):\n    y = y * 2\n    if i > 4: found.append(y)", []),
+        ("x = needs()\n  if x.shape[0] > 4: return x\n  z = x * 2", [("x", "its input")]),
+        ("x = needs()\n  if x is not None: x = x @ x\n  z = x * 2", [("x", "its input")]),
+        ("x = needs()\n  if len(x) > 4: found.append(x)\n  x = x @ x\n  z = x * 2", [("x", "its input")]),
+        ("x = needs()\n  if len(x) > 4: found.append(x)\n  else: z = x * 2", [("x", "its input")]),
         ("x = needs(); y = [x]; z = x * 2; return y", []),
         ("x = needs()\n  for _ in range(2): x = x * 2", [("x", "its input")] * 2),
     ],
