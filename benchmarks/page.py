@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ PAGE = ROOT / "docs" / "costs.md"
 RESULT = ROOT / "docs" / "bench" / "costs.json"
 BEGIN = "<!-- measured: `make bench ARGS=--save` writes what follows -->\n"
 END = "<!-- end of what is measured -->\n"
+_BUSY = re.compile(r"(; |^)the machine was busy: .*$")  # said once, above the table
 PEERS = ("memray", "torch.profiler", "tracemalloc", "PyTorch's recorder")
 
 Result = Mapping[str, Any]
@@ -149,7 +151,8 @@ def _promised(result: Result) -> Iterator[Line]:
         text = f"{one['measured']:.3g} {one['unit']}"
         if one["spread"] is not None:
             text += f" ({one['spread'][0]:.3g} .. {one['spread'][1]:.3g})"
-        yield Line(one["text"] + (f" ({one['why']})" if one["why"] else ""), {}, {"cuptimem": text}, one)
+        why = _BUSY.sub("", one["why"])
+        yield Line(one["text"] + (f" ({why})" if why else ""), {}, {"cuptimem": text}, one)
 
 
 def lines(result: Result) -> list[Line]:
