@@ -434,7 +434,7 @@ static bool count_alive(cm_leaks *l)
             if (g == NULL)
                 continue;
             g->alive += block->size;
-            uint32_t step;
+            uint32_t step = 0;
             if (cm_loops_find(l->loops, block->step, &step) == loop &&
                 (g->left_from == 0 || step + 1 < g->left_from))
                 g->left_from = step + 1;
