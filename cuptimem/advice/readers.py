@@ -91,14 +91,12 @@ class Saved:
 class Operand:
     """Of the operator of a block, into which its variant in place could write: nothing reads its variables again.
 
-    birth: of its block. name: of the variable, "" for none. given: whether that is a parameter of its function.
-    argument: self or other, and words for that. grad: whether it requires grad. idle: whether nothing but variables
-    that are not read again holds it when the next operator comes.
+    birth: of its block. name: of the variable, "" for none. argument: self or other, and words for that. grad: whether
+    it requires grad. idle: whether nothing but variables that are not read again holds it when the next operator comes.
     """
 
     birth: int
     name: str
-    given: bool
     argument: str
     words: str
     grad: bool
@@ -196,7 +194,7 @@ class Readers:
             row = self._log["blocks"][number]
             inputs = tuple(births[i] for one in row["inputs"] if (i := found[one]) is not None)
             into = tuple(
-                Operand(births[i], one["name"], one["given"], one["argument"], one["operand"], one["grad"], one["idle"])
+                Operand(births[i], one["name"], one["argument"], one["operand"], one["grad"], one["idle"])
                 for one in row["into"]
                 if (i := found[one["block"]]) is not None
             )

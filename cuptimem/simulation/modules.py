@@ -67,6 +67,8 @@ class Modules:
         """When the calls have returned."""
         for row, reference, line in self._calls:
             module = reference()
+            if not _is_plain(module):
+                module = None
             if module is not None and module not in self._entries and self._passes < _PASSES:
                 self._passes += 1
                 self._look()
@@ -98,7 +100,7 @@ class Modules:
         for parent in every:
             for name, child in parent._modules.items():
                 owners[id(child)].append((parent, name))
-        some = {id(one): one for one in every if "inplace" in vars(one) or _is_sequential(one)}
+        some = {id(one): one for one in every if ("inplace" in vars(one) or _is_sequential(one)) and _is_plain(one)}
         references = _references(some, (every, some))
         single = {key for key, count in references.items() if count == 1}
         for one in some.values():
@@ -106,7 +108,13 @@ class Modules:
 
 
 def _all_modules() -> list[nn.Module]:
-    return [one for one in gc.get_objects() if issubclass(type(one), nn.Module) and "_modules" in vars(one)]
+    every = (one for one in gc.get_objects() if issubclass(type(one), nn.Module))
+    return [one for one in every if isinstance(vars(one).get("_modules"), dict)]
+
+
+def _is_plain(one: object) -> bool:
+    """Whether no code of the program's runs when it is looked up."""
+    return type(one).__hash__ is object.__hash__ and type(one).__eq__ is object.__eq__
 
 
 def _is_hooked(modules: list[nn.Module]) -> bool:
@@ -225,7 +233,7 @@ def _nodes(file: str) -> tuple[tuple[ast.AST, ast.AST, str], ...]:
     """Each with the node around it, and the class."""
     try:
         found: list[tuple[ast.AST, ast.AST, str]] = [(one, one, "") for one in [ast.parse(source(file))]]
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     for node, _, name in found:
         inside = node.name if isinstance(node, ast.ClassDef) else name

@@ -6,7 +6,7 @@ Only what no way of the program from there on can read: a read that this run did
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
@@ -17,18 +17,16 @@ from cuptimem.simulation.places import is_programs
 
 _COMMUTATIVE = ("add", "mul")
 _SLOPES = {"leaky_relu": "negative_slope", "elu": "alpha"}  # below 0 an output does not tell the sign of its input
-_VARIADIC, _KEYWORDS = 0x4, 0x8  # of co_flags
 _MEMBERS = 64  # of a list or dictionary that are looked at
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """name: of the variable in the program's own frame that holds it, "" for none. given: whether that is a parameter
-    of its function, which other callers may give what they read again. argument: self or other, and words for that."""
+    """name: of the variable in the program's own frame that holds it, "" for none. argument: self or other, and words
+    for that."""
 
     tensor: Any
     name: str
-    given: bool
     argument: str
     words: str
 
@@ -52,7 +50,7 @@ def in_place_of(
             continue
         variable = _variable(tensor, frame)
         if variable is not None:
-            found.append(Operand(tensor, *variable, name, words if len(tensors) > 1 else "its input"))
+            found.append(Operand(tensor, variable, name, words if len(tensors) > 1 else "its input"))
     return found
 
 
@@ -73,10 +71,10 @@ def _fits(tensor: Any, made: Any) -> bool:
     return not tensor.is_inference() or torch.is_inference_mode_enabled()
 
 
-def _variable(tensor: Any, frame: FrameType | None) -> tuple[str, bool] | None:
-    """The name in the innermost of the program's frames that holds it, "" for none, and whether that is a parameter;
-    None: one of them holds it that may be read behind this call, or was on a branch that this run did not take."""
-    own: tuple[str, bool] | None = None
+def _variable(tensor: Any, frame: FrameType | None) -> str | None:
+    """The name in the innermost of the program's frames that holds it, "" for none; None: one of them holds it that may
+    be read behind this call, or was on a branch that this run did not take."""
+    own: str | None = None
     while frame is not None:
         if is_programs(frame.f_code.co_filename):
             variables = frame.f_locals
@@ -86,14 +84,9 @@ def _variable(tensor: Any, frame: FrameType | None) -> tuple[str, bool] | None:
             if any(is_read_behind(frame, name) or is_read_before(frame.f_code, frame.f_lineno, name) for name in names):
                 return None
             if own is None:
-                own = (same[0] if same else ""), any(name in _parameters(frame.f_code) for name in names)
+                own = same[0] if same else ""
         frame = frame.f_back
     return own
-
-
-def _parameters(code: CodeType) -> tuple[str, ...]:
-    count = code.co_argcount + code.co_kwonlyargcount
-    return code.co_varnames[: count + bool(code.co_flags & _VARIADIC) + bool(code.co_flags & _KEYWORDS)]
 
 
 def is_idle(tensor: Any, frame: FrameType | None, held: int) -> bool:

@@ -125,7 +125,6 @@ class Readers:
             {
                 "block": index,
                 "name": one.name,
-                "given": one.given,
                 "argument": one.argument,
                 "operand": one.words,
                 "grad": one.tensor.requires_grad,

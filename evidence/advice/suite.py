@@ -29,7 +29,6 @@ FREE = frozenset(
         "set_to_none",
         "no_grad",
         "release",
-        "in_place",
         "fused_attention",
         "fused",
         "no_foreach",
@@ -42,6 +41,7 @@ FREE = frozenset(
 )
 TRADE = frozenset(
     {
+        "in_place",
         "checkpoint",
         "autocast",
         "sgd",

@@ -36,7 +36,7 @@ KINDS: dict[str, Kind] = {
     "set_to_none": Kind("gradients", "SetToNone", is_free=True),
     "no_grad": Kind("evaluation", "NoGrad", is_free=True, of="evaluation"),
     "release": Kind("release", "Release", is_free=True, of=""),
-    "in_place": Kind("activations", "InPlace", "names of modules such as features.*.act", "*", is_free=True, of=""),
+    "in_place": Kind("activations", "InPlace", "names of modules such as features.*.act", "*", of=""),
     "fused_attention": Kind("attention", "FusedAttention", is_free=True, of=""),
     "fused": Kind("optimizers", "Fused", is_free=True, replaces="the optimizer's temporaries"),
     "no_foreach": Kind("optimizers", "NoForeach", replaces="the optimizer's temporaries"),

@@ -30,7 +30,7 @@ with tries.Server("h100") as server:
         readers = Readers(read, f"{case}.json")
         advised = advise(plain, None, readers)
         for one in advised.proposals:
-            if one.free:
+            if one.free or one.technique == "in_place":
                 mine[one.technique] = {"bytes": one.bytes, "line": one.frame.line, "write": one.write}
         for change in changes:
             mine[f"{change} by hand"] = server.run([*words, "--hand", change], steps=steps).peak_bytes
