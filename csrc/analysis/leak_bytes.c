@@ -210,7 +210,11 @@ static cm_suspect_reason is_replaced(const judge *j, const uint32_t *group, size
     }
     if (from == UINT32_MAX || until == 0 || until >= from || freed * CM_LEAKS_REPLACED < before)
         return CM_SUSPECT_NOT;
-    return runs_again(loop, until, from - 1) ? CM_SUSPECT_STOPPED : CM_SUSPECT_PASSED;
+    if (runs_again(loop, from, loop->steps - 1))
+        return CM_SUSPECT_NOT; /* several runs are kept */
+    if (runs_again(loop, until, from - 1))
+        return CM_SUSPECT_STOPPED;
+    return runs_again(loop, 1, loop->steps - 1) ? CM_SUSPECT_NOT : CM_SUSPECT_PASSED;
 }
 
 /* Whether the loop ran once, without a break, and others went on: an index or features that a data

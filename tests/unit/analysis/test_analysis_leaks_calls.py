@@ -114,6 +114,18 @@ def test_a_list_that_is_trimmed_once_is_no_replaced_result(verdicts: Verdicts, b
     assert report["leaks"] or reasons(report) == [(KEEP, "one pass")]
 
 
+@pytest.mark.parametrize(("runs", "dropped"), [(3, 40), (4, 80), (6, 80), (6, 100)])
+def test_runs_that_are_kept_are_a_leak_also_without_the_oldest(verdicts: Verdicts, runs: int, dropped: int) -> None:
+    p = Program()
+    model(p)
+    for _ in range(runs):
+        answer(p, 40, keep=True)
+        others(p, 10)
+    for address in p.kept[:dropped]:
+        p.drop(address)
+    only(verdicts(p))
+
+
 @pytest.mark.parametrize("passes", [1, 2])
 @pytest.mark.parametrize("steps", [20, 300])
 def test_what_one_pass_makes(verdicts: Verdicts, passes: int, steps: int) -> None:
