@@ -1,8 +1,8 @@
 """in_place: activation functions that saved their input for backward, though their output would do.
 
-Only where nothing else can read the input: the layer before it stands in the same nn.Sequential, or in the argument of
-the call itself. ReLU saves its output already, so it is no such function. Where readers are known, every elementwise
-operator that is the last to read an input which autograd does not keep.
+Only where nothing that is known can read the input: the layer before it stands in the same nn.Sequential, or in the
+argument of the call itself. ReLU saves its output already, so it is no such function. Where readers are known, every
+elementwise operator that is the last to read an input which autograd does not keep.
 """
 
 import re
