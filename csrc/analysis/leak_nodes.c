@@ -1,15 +1,15 @@
 /* Leaks of autograd nodes. A kept graph holds nodes of every forward line of a model; its youngest
  * node identifies what keeps it: in each step, the last-made survivor that no backward ran. (`total
  * = total + loss` is never run, and is in another step than its forward if it follows the
- * optimizer's step.) If all ran, the last of all: an output, a loss. All survivors of the step are
- * charged to that node's stack. One row per such stack, and one per user line for the remaining
- * stacks. */
+ * optimizer's step.) If all ran, the last of all: an output, a loss. If the stack of another
+ * survivor is the last in as many steps, that one. All survivors of the step are charged to that
+ * node's stack. One row per such stack, and one per user line for the remaining stacks. */
 #include <stdlib.h>
 
 #include "../base/grow.h"
 #include "leak_cases.h"
 
-/* A step's youngest survivor. */
+/* The survivor that a step ends with. */
 typedef struct end {
     uint64_t sequence;
     uint32_t stack; /* canonical */
@@ -36,18 +36,55 @@ typedef struct judge {
     cm_census line_kept, line_all, line_parts;
 } judge;
 
-/* Nodes of steps from `steps` on are left out. */
-static bool see(const cm_census *census, uint32_t steps, view *out)
+static void see_youngest(const cm_census *census, uint32_t steps, end *last)
 {
-    end *last = calloc((size_t)steps + 1, sizeof *last);
-    bool fine = last != NULL;
-    for (size_t i = 0; fine && i < census->count; i++) {
+    for (size_t i = 0; i < census->count; i++) {
         const cm_census_row *row = &census->row[i];
         if (row->step >= steps)
             continue;
         end *e = &last[row->step];
         if (!e->known || row->youngest > e->sequence)
             *e = (end){row->youngest, row->group, true};
+    }
+}
+
+static uint32_t ends_of(const cm_idmap *ends, uint32_t stack)
+{
+    uint32_t count;
+    return cm_idmap_get(ends, stack, &count) ? count : 0;
+}
+
+/* The mean of an epoch's kept losses is the youngest in one of its steps: that step ends with its
+ * loss, as the others. */
+static bool prefer_common(const cm_census *census, uint32_t steps, end *last)
+{
+    cm_idmap ends = {0};
+    bool fine = true;
+    for (uint32_t i = 0; fine && i < steps; i++)
+        if (last[i].known)
+            fine = cm_idmap_put(&ends, last[i].stack, ends_of(&ends, last[i].stack) + 1);
+    for (size_t i = 0; fine && i < census->count; i++) {
+        const cm_census_row *row = &census->row[i];
+        if (row->step >= steps)
+            continue;
+        end *e = &last[row->step];
+        uint32_t own = ends_of(&ends, row->group), others = ends_of(&ends, e->stack);
+        bool as_unrun = (row->youngest ^ e->sequence) < CM_LEAKS_NEVER_RAN;
+        if (as_unrun && own > 0 && (own > others || (own == others && row->youngest < e->sequence)))
+            *e = (end){row->youngest, row->group, true};
+    }
+    cm_idmap_clear(&ends);
+    return fine;
+}
+
+/* Nodes of steps from `steps` on are left out. */
+static bool see(const cm_census *census, uint32_t steps, view *out)
+{
+    end *last = calloc((size_t)steps + 1, sizeof *last);
+    bool fine = last != NULL;
+    if (fine) {
+        see_youngest(census, steps, last);
+        fine = prefer_common(census, steps, last);
     }
     for (size_t i = 0; fine && i < census->count; i++) {
         cm_census_row row = census->row[i];

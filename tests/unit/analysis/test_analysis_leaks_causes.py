@@ -35,6 +35,23 @@ def test_a_graph_that_no_backward_ran_and_what_it_holds(verdicts: Verdicts) -> N
     assert row["total_bytes_per_step"] == 3 * NODE_BYTES + 2064 and not report["suspects"]
 
 
+@pytest.mark.parametrize("every", [2, 4, 20])
+def test_a_graph_of_an_epoch_stands_at_its_losses(verdicts: Verdicts, every: int) -> None:
+    """The mean of losses, on line 60, is the youngest node of an epoch's last step, and keeps what all steps made."""
+
+    def body(p: Program, i: int) -> None:
+        p.new(1000, 50)
+        p.node(50)
+        p.node(52)
+        if i % every == every - 1:
+            p.node(60)
+
+    report = verdicts(train(40, body))
+    row = only(report, 52)
+    assert row["kind"] == "nodes" and under(report, row) == [(50, "retained by the graph")]
+    assert row["count"] == 80 + 40 // every
+
+
 def test_a_graph_that_a_backward_ran_holds_no_inputs(verdicts: Verdicts) -> None:
     """What is kept beside it is a leak of its own, an output that was detached too; the loss itself is not."""
 
