@@ -95,12 +95,13 @@ def run(
         def progress(number: int, total: int, _: str) -> None:
             tell(number / total)
 
+        most = tries.STEPS if steps is None else steps or None
         trace, readers = os.path.join(folder, "run.cmem"), os.path.join(folder, "readers.json")
         found = tries.run(
             words[0],
             words[1:],
             tried,
-            steps=tries.STEPS if steps is None else steps or None,
+            steps=most,
             device=device,
             trace=trace,
             readers=readers,
@@ -119,7 +120,7 @@ def run(
         output.show(objects.tries(device, found, predicted, advised), bounds)
         return FAILED if failed else 0
     program = " ".join(words[:2]) if words[0] == "-m" else words[0]
-    blocks = try_views.blocks(found, program, device, predicted, advised)
+    blocks = try_views.blocks(found, program, device, predicted, advised, most)
     terminal.show(blocks, sys.stderr if failed else None)
     return FAILED if failed else 0
 

@@ -25,6 +25,7 @@ from cuptimem.simulation.questions import NO_LIMIT
 
 STEPS = 3  # the first makes the optimizer's states, the second has them in forward and backward, the third is a spare
 TIMEOUT = 120.0  # seconds for a try
+NOTHING = "it allocated nothing on the simulated device"
 CPU = "cpu"
 
 _SERVER = ("-P", "-W", "ignore", "-m", "cuptimem.simulation.try_server")
@@ -204,8 +205,8 @@ class Server:
         if not result:
             ended = f"it still ran after {timeout:g} s" if status == "time" else _ended(status)
             return Tried(change, None, None, 0, ended, output=output, timed_out=status == "time")
-        nothing = "" if result["peak"] else "it allocated nothing" + ("" if self._cpu else " on the simulated device")
-        error: str | None = result["error"] or nothing or None
+        nothing = None if result["peak"] else "it allocated nothing" if self._cpu else NOTHING
+        error: str | None = result["error"] or nothing
         why_not = result["refused"] or _why_not(result["applied"])
         known = error is None and not why_not
         return Tried(

@@ -7,7 +7,7 @@ from cuptimem.output.text.blocks import Block, Column, Table, Text
 from cuptimem.output.text.words import plural, share, size
 from cuptimem.report.advice import Advice, Proposal
 from cuptimem.simulation import changes
-from cuptimem.simulation.tries import CPU, Tried
+from cuptimem.simulation.tries import CPU, NOTHING, STEPS, Tried
 
 LEAST = 0.02  # of the peak: what saves less is named, and no row
 
@@ -20,15 +20,24 @@ _TABLES = {
 
 
 def blocks(
-    found: Sequence[Tried], program: str, device: str, predicted: Mapping[str, int], advised: Advice | None = None
+    found: Sequence[Tried],
+    program: str,
+    device: str,
+    predicted: Mapping[str, int],
+    advised: Advice | None = None,
+    most: int | None = STEPS,
 ) -> list[Block]:
     """found: the program as it is first. predicted: the peak with a change, as a recording foretells it. advised: what
-    the same recording advises, which has the lines and what to write there."""
+    the same recording advises, which has the lines and what to write there. most: steps behind which a try ended."""
     as_it_is, *tried = found
     where = "the CPU" if device == CPU else f"a simulated {device}"
+    if as_it_is.error == NOTHING:
+        here = f"cuptimem advice --try --device {CPU} {program}"
+        return [Text(f"{program} allocates nothing on a GPU. To try it on the CPU: {here}", "warning", hang=2)]
     if as_it_is.peak_bytes is None:
         return [Text(f"{program} fails as it is, on {where}: {as_it_is.error}", "warning"), *_output(as_it_is)]
-    stretch = f"in {plural(as_it_is.steps, 'step')}" if as_it_is.steps else "in the whole run"
+    is_part = most is not None and as_it_is.steps >= most
+    stretch = f"in {plural(as_it_is.steps, 'step')}" if is_part else "in the whole run"
     reserved = f" ({size(as_it_is.reserved_bytes)} reserved)" if as_it_is.reserved_bytes else ""
     title = f"{program} on {where}: peak {size(as_it_is.peak_bytes)}{reserved} {stretch}"
     result: list[Block] = [Text(f"{title}; {plural(len(tried), 'change')} tried", "title"), Text()]
@@ -41,7 +50,7 @@ def blocks(
             result += [Text(words, "strong"), _table(chosen, as_it_is, predicted, proposals), Text()]
     little = [one for one in tried if one.is_answer and one not in rows]
     unread = [f"not known is what reads a block last: {as_it_is.unread}"] if as_it_is.unread else []
-    lines = (*_little(little, as_it_is), *_without(tried), *unread, *_later(as_it_is))
+    lines = (*_little(little, as_it_is), *_without(tried), *unread, *(_later(as_it_is) if is_part else ()))
     return result + [Text(line, hang=2, prose=True) for line in lines]
 
 
@@ -52,8 +61,6 @@ def _kind(one: Tried) -> tuple[bool, bool | None]:
 
 def _later(as_it_is: Tried) -> list[str]:
     """What a few steps did not come to."""
-    if not as_it_is.steps:
-        return []
     text = f"What comes behind {plural(as_it_is.steps, 'step')}, such as an evaluation, is not in these peaks"
     return [f"{text}: --steps 0 runs to the end, and so do --change no_grad and --change keep_evaluation"]
 

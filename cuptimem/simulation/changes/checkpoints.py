@@ -24,7 +24,7 @@ class Checkpoint(Change):
 
     def install(self) -> None:
         self.why_not = (
-            f"no module {self.value} is called in training"
+            f"no module {self.value} is called with autograd on"
             if self.value
             else "no block repeats in a model, and no Sequential has three members"
         )
@@ -70,7 +70,7 @@ class Checkpoint(Change):
         segments = round(len(stack) ** 0.5)
 
         def wrapped(x: Any) -> Any:
-            if not (torch.is_grad_enabled() and stack.training):
+            if not torch.is_grad_enabled():
                 return forward(x)
             self.applied += segments - 1  # the last one is not computed again
             in_segments: Any = checkpoint_sequential
@@ -82,7 +82,7 @@ class Checkpoint(Change):
     def _wrapped(self, module: nn.Module, forward: Any) -> Any:
         @functools.wraps(forward)
         def wrapped(*arguments: Any, **keywords: Any) -> Any:
-            if not (torch.is_grad_enabled() and module.training):
+            if not torch.is_grad_enabled():
                 return forward(*arguments, **keywords)
             if not calls.in_backward():
                 self.applied += 1

@@ -177,12 +177,12 @@ REFUSALS = (
     ("", "set_to_none", "", "the program does not call zero_grad(set_to_none=False)"),
     ("", "no_grad", "", "no model is called in evaluation mode while autograd is on"),
     ("", "checkpoint", "", "no block repeats in a model, and no Sequential has three members"),
-    ("", "checkpoint=blocks.*", "", "no module blocks.* is called in training"),
+    ("", "checkpoint=blocks.*", "", "no module blocks.* is called with autograd on"),
     (
         "",
         "fused+checkpoint=blocks.*+no_grad",
         "",
-        "checkpoint: no module blocks.* is called in training; "
+        "checkpoint: no module blocks.* is called with autograd on; "
         "no_grad: no model is called in evaluation mode while autograd is on",
     ),
 )

@@ -20,7 +20,7 @@ from cuptimem.output.text import text
 from cuptimem.report.advice import Advice, Proposal, Rejected
 from cuptimem.report.stacks import Frame
 from cuptimem.simulation import as_json, changes, try_imports, try_views
-from cuptimem.simulation.tries import Tried
+from cuptimem.simulation.tries import NOTHING, Tried
 from tests.conftest import ROOT, Result, clean_environment
 
 MIB = 1 << 20
@@ -120,6 +120,20 @@ def test_view() -> None:
     predicted = {"checkpoint=blocks.*": 590 * MIB, "fused_attention": 920 * MIB}
     shown = text.render(try_views.blocks(FOUND, "train.py", "h100", predicted, advised), 140)
     assert [line.rstrip() for line in shown.splitlines()] == SHOWN.splitlines()
+
+
+def test_view_of_whole_runs() -> None:
+    """What comes behind is said only where a try ended at its steps."""
+    for most, behind in ((3, True), (4, False), (None, False)):
+        shown = text.render(try_views.blocks(FOUND, "train.py", "h100", {}, None, most), 140)
+        assert ("What comes behind 3 steps" in shown, "in the whole run" in shown) == (behind, not behind)
+
+
+def test_view_of_a_program_without_a_gpu() -> None:
+    (line,) = text.render(
+        try_views.blocks([Tried("", None, None, 0, NOTHING)], "train.py", "h100", {}), 120
+    ).splitlines()
+    assert line.endswith("To try it on the CPU: cuptimem advice --try --device cpu train.py")
 
 
 def test_answer_as_json() -> None:
