@@ -73,7 +73,7 @@ def _by_steps(program: Program, blocks: list[Block]) -> Change | str:
         block
         for block in blocks
         if block.phase == "forward" and block.category in _HELD and not block.saved_by and block.step >= 0
-        and not program.backward_between(block.birth, block.end)
+        and (block.of.stack in program.evaluating or not program.backward_between(block.birth, block.end))
     ]  # fmt: skip
     made_in = {block.step for block in held}
     numbers = steps | {step for step in made_in if step not in program.trained and program.step_end(step) is None}

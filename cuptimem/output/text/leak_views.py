@@ -531,13 +531,16 @@ def at_peak(report: Report, device: str) -> list[Block]:
         made[key] = made.get(key, 0) + one.bytes
     blocks: list[Block] = []
     for leak in report.leaks:
-        if leak.kind == "bytes" and leak.device == device:
-            # What its last step makes at the peak is not kept yet.
-            has = min(leak.bytes, sum(made.get((_lines(part.stack), leak.backward), 0) for part in leak.parts))
-            if has >= _MUCH * peak.bytes:
-                holder = _holder(leak, short=True)
-                said = f"a leak has {size(has)} of it ({share(has, peak.bytes)}): {where(leak)}"
-                blocks.append(Text(f"{said}{holder and ', '}{holder}", "warning", hang=2, prose=True))
+        # What its last step makes at the peak is not kept yet.
+        has = sum(
+            min(one.bytes, sum(made.get((_lines(part.stack), one.backward), 0) for part in one.parts))
+            for one in (leak, *leak.keeps)
+            if one.kind == "bytes" and one.device == device
+        )
+        if has >= _MUCH * peak.bytes:
+            holder = _holder(leak, short=True)
+            said = f"a leak has {size(has)} of it ({share(has, peak.bytes)}): {where(leak)}"
+            blocks.append(Text(f"{said}{holder and ', '}{holder}", "warning", hang=2, prose=True))
     return blocks
 
 

@@ -328,6 +328,25 @@ def test_a_graph_that_no_backward_pass_runs() -> None:
     assert isinstance(no_grad.no_grad(graph(8), graph(8).blocks, ""), str)
 
 
+def test_a_graph_of_an_evaluation_that_is_kept_while_training_goes_on() -> None:
+    """Training of steps 1 and 3 asks for none of it: losses of evaluations are in a list."""
+    made = contributor("forward", "activation", Frame("train.py", "test", 20))
+    rows: list[Row] = [(10 + 5 * i, -1, 100, 0, made) for i in range(8)]
+    rows += [
+        (150, 160, 1, 1, GRADIENT),
+        *((210 + 5 * i, -1, 100, 2, made) for i in range(8)),
+        (350, 360, 1, 3, GRADIENT),
+    ]
+    one = program(*rows, steps=4)
+    one.stretches = [
+        replace(mark, loop="training", nodes_made=8, nodes_run=8)
+        if mark.step % 2
+        else replace(mark, loop="evaluation", nodes_made=8)
+        for mark in one.stretches
+    ]
+    assert peaks(no_grad.no_grad, one) == (1601, 400)  # a result of each, and three that forward still reads
+
+
 def kept(last: int = 60, device: str = "cuda:0") -> Program:
     rows: list[Row] = [(100 * i + 10, 700, last if i == 5 else 60, i, contributor("forward", "kept")) for i in range(6)]
     rows += [
