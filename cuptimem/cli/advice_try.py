@@ -84,7 +84,7 @@ def run(
     """
     from cuptimem.output import json as output
     from cuptimem.simulation import as_json as objects
-    from cuptimem.simulation import tries, try_views
+    from cuptimem.simulation import changes, tries, try_views
 
     with (
         exit_at_signals(),
@@ -95,7 +95,7 @@ def run(
         def progress(number: int, total: int, _: str) -> None:
             tell(number / total)
 
-        most = tries.STEPS if steps is None else steps or None
+        most = None if changes.need_evaluation(tried or ()) else tries.STEPS if steps is None else steps or None
         trace, readers = os.path.join(folder, "run.cmem"), os.path.join(folder, "readers.json")
         found = tries.run(
             words[0],

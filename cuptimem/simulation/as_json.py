@@ -89,6 +89,8 @@ def tries(device: str, found: Sequence[Tried], predicted: Mapping[str, int], adv
                 "applied": one.applied,
                 "why_not": one.why_not or None,
                 "predicted_bytes": predicted.get(one.change),
+                "frame": of(one.frame),
+                "write": one.write or None,
                 "proposal": of(advised.proposal(one.change)) if advised is not None else None,
             }
             for one in tried

@@ -51,6 +51,18 @@ def user_place(frame: FrameType | None) -> Place:
     return nearest or ("", 0, "")
 
 
+def call_place(frame: FrameType | None) -> Place | None:
+    """The innermost frame of the user's own code outside of calls of modules; None: there is none."""
+    found = None
+    while frame is not None:
+        if frame.f_code.co_name == "_call_impl":
+            found = None
+        elif found is None and is_programs(frame.f_code.co_filename):
+            found = _place(frame)
+        frame = frame.f_back
+    return found
+
+
 def library_place(frame: FrameType | None) -> Place:
     """The innermost frame: of a library, where the user's code has called one."""
     while frame is not None:

@@ -19,6 +19,7 @@ from typing import Any
 from cuptimem import environ, interpreter
 from cuptimem.errors import Error
 from cuptimem.record import autostart
+from cuptimem.report.stacks import Frame
 from cuptimem.simulation import api, changes, launch, try_imports
 from cuptimem.simulation.child import SETTINGS
 from cuptimem.simulation.questions import NO_LIMIT
@@ -50,6 +51,8 @@ class Tried:
     ooms: int = 0  # requests that PyTorch's allocator refused, whether the program caught that or not
     beside_bytes: int = 0  # what the device had in use in the end that is not PyTorch's: its context and libraries
     timed_out: bool = False
+    write: str = ""  # for which advice of a recording has no technique: what to write, and where
+    frame: Frame | None = None
     unread: str = ""  # of the program as it is: why it is not known what reads its blocks
 
     @property
@@ -191,6 +194,9 @@ class Server:
             with open(f"{place}.json", encoding="utf-8") as file:
                 result = json.load(file)
             self._modules = list(dict.fromkeys([*self._modules, *result["modules"]]))
+            if result["again"]:
+                known = {**(values or {}), **result["again"]}
+                return self.run(words, change, steps, timeout, folder, trace, environment, readers, operators, known)
         return self._read(change, result, status, timeout, _tail(f"{place}.txt"))
 
     def notes(self) -> tuple[Mapping[str, Any], ...]:
@@ -209,6 +215,7 @@ class Server:
         error: str | None = result["error"] or nothing
         why_not = result["refused"] or _why_not(result["applied"])
         known = error is None and not why_not
+        write, place = result["says"][0] if len(result["says"]) == len(result["applied"]) == 1 else ("", None)
         return Tried(
             change,
             result["peak"] if known else None,
@@ -221,6 +228,8 @@ class Server:
             "" if known else output,
             result["ooms"],
             result["beside"],
+            write=write if known else "",
+            frame=Frame(place[0], place[2], place[1]) if place and known else None,
         )
 
     def _start(self) -> None:

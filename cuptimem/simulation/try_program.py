@@ -20,7 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from cuptimem.simulation import changes, try_files
 from cuptimem.simulation.changes import change, sources, stepping
 from cuptimem.simulation.elements import passed_over
-from cuptimem.simulation.places import is_library
+from cuptimem.simulation.places import is_library, is_programs
 
 
 class Run:
@@ -137,6 +137,8 @@ class Run:
             os._exit(1)
         peak, reserved, modules, ooms, beside = 0, 0, [], 0, 0
         try:
+            for one in self._installed:
+                one.finish()
             if self._request["device"] == "cuda":
                 peak, reserved = self._cuda_peaks()
                 ooms, beside = _refused_and_beside()
@@ -153,6 +155,8 @@ class Run:
             "peak": peak,
             "reserved": reserved,
             "applied": [(one.name, one.applied, one.why_not) for one in self._installed],
+            "again": {one.name: one.again for one in self._installed if one.again and error is None},
+            "says": [(one.write, one.place) for one in self._installed if one.write and one.applied],
             "steps": max(self._steps.values(), default=0),
             "error": error,
             "refused": refused,
@@ -195,7 +199,7 @@ def _described(error: BaseException) -> str:
     """One line: the exception, and the innermost line of the program's own."""
     lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
     files = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(_of_program(error.__traceback__))]
-    own = [f" at {os.path.basename(file)}:{line}" for file, line in files if not is_library(file)]
+    own = [f" at {os.path.basename(file)}:{line}" for file, line in files if is_programs(file)]
     return (lines[0][:300] if lines else type(error).__name__) + (own[-1] if own else "")
 
 

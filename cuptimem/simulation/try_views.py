@@ -92,7 +92,7 @@ def _table(
     with_reserved = as_it_is.reserved_bytes is not None
     columns = [Column("change", flexible=True), Column("saves", True), Column("", True), Column("peak tried", True)]
     columns += [Column("predicted", True)] * bool(predicted) + [Column("reserved", True)] * with_reserved
-    first, with_places = len(columns), any(one.change in proposals for one in rows)
+    first, with_places = len(columns), any(one.write or one.change in proposals for one in rows)
     if with_places:
         columns += advice_views.PLACE
     lines = []
@@ -101,12 +101,15 @@ def _table(
         line = [one.change, size(before - peak), share(before - peak, before), size(peak) if one.is_answer else "-"]
         line += [size(foretold) if foretold is not None else "-"] * bool(predicted)
         line += [size(one.reserved_bytes or 0) if one.is_answer else "-"] * with_reserved
-        lines.append((*line, *_place(proposals.get(one.change))) if with_places else tuple(line))
+        lines.append((*line, *_place(one, proposals.get(one.change))) if with_places else tuple(line))
     return Table(tuple(columns), tuple(lines), first)
 
 
-def _place(one: Proposal | None) -> tuple[str, ...]:
-    return ("",) * len(advice_views.PLACE) if one is None else advice_views.place(one)
+def _place(tried: Tried, proposal: Proposal | None) -> tuple[str, ...]:
+    if proposal is not None:
+        return advice_views.place(proposal)
+    costs = [changes.KINDS[name].cost for name, _ in changes.parse(tried.change)] if tried.write else []
+    return "" if tried.frame is None else tried.frame.shown, tried.write, "; ".join(costs)
 
 
 def _little(tried: Sequence[Tried], as_it_is: Tried) -> list[str]:

@@ -42,6 +42,7 @@ FREE = frozenset(
 TRADE = frozenset(
     {
         "in_place",
+        "freeze",
         "checkpoint",
         "autocast",
         "sgd",

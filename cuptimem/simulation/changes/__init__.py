@@ -29,12 +29,16 @@ class Kind:
     is_free: bool = False  # it costs nothing: neither time nor numerics
     of: str = "training"  # where it acts: "training", "evaluation", or "" for both
     replaces: str = ""  # two changes that replace the same thing do not go together
+    cost: str = ""  # of those for which advice of a recording has no technique
 
 
 KINDS: dict[str, Kind] = {
     "zero_grad_late": Kind("gradients", "ZeroGradLate", is_free=True),
     "set_to_none": Kind("gradients", "SetToNone", is_free=True),
     "no_grad": Kind("evaluation", "NoGrad", is_free=True, of="evaluation"),
+    "freeze": Kind(
+        "frozen", "Freeze", cost="care: these steps neither train them nor read their gradients, later ones may"
+    ),
     "release": Kind("release", "Release", is_free=True, of=""),
     "in_place": Kind("activations", "InPlace", "names of modules such as features.*.act", "*", of=""),
     "fused_attention": Kind("attention", "FusedAttention", is_free=True, of=""),
@@ -43,7 +47,14 @@ KINDS: dict[str, Kind] = {
     "collect": Kind("garbage", "Collect", is_free=True),
     "keep_evaluation": Kind("evaluation", "KeepEvaluation", is_free=True, of="evaluation"),
     "checkpoint": Kind("checkpoints", "Checkpoint", "names of modules such as blocks.*"),
-    "autocast": Kind("precision", "Autocast", "bf16 or fp16", "bf16", of=""),
+    "autocast": Kind(
+        "precision",
+        "Autocast",
+        "bf16 or fp16",
+        "bf16",
+        of="",
+        cost="numerics: 16 bits",
+    ),
     "sgd": Kind("optimizers", "Sgd", replaces="the optimizer"),
     "adam8bit": Kind("optimizers", "Adam8bit", replaces="the optimizer"),
     "step_in_backward": Kind("optimizers", "StepInBackward"),
@@ -51,7 +62,7 @@ KINDS: dict[str, Kind] = {
     "batch": Kind("batches", "Batch", "a batch size", None, replaces="the batch"),
     "chunked_loss": Kind("losses", "ChunkedLoss", "a number of parts", "8"),
     "offload": Kind("activations", "Offload"),
-    "expandable": Kind("allocator", "Expandable", of=""),
+    "expandable": Kind("allocator", "Expandable", of="", cost="none"),
 }
 
 

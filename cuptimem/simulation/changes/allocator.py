@@ -13,4 +13,4 @@ class Expandable(Change):
     def install(self) -> None:
         if self.device == "cuda":
             torch.cuda.memory._set_allocator_settings("expandable_segments:True")
-            self.applied = 1
+            self.applied, self.write = 1, "in the environment, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"

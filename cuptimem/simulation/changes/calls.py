@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree
 
 from cuptimem.simulation.changes.change import patch
 
@@ -70,17 +71,24 @@ def _matching(pattern: str, every: list[tuple[str, nn.Module]]) -> list[tuple[st
             return []
 
 
+def elements(*given: Any) -> int:
+    """Of all tensors among the arguments of a call."""
+    return sum(one.numel() for one in _pytree.tree_leaves(given) if isinstance(one, torch.Tensor))
+
+
 class UntilBackward:
     """A context that is entered with an outermost call and left when backward begins, so that the loss is in it; with
     the call's end where there are no gradients."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[Any] | None]) -> None:
+        self.given = 0  # elements of the outermost call that is under way
         self._make = make
         self._open: AbstractContextManager[Any] | None = None
         around(self._around)
         _before_backward(self._leave)
 
-    def _around(self, *_: object) -> AbstractContextManager[Any]:
+    def _around(self, _: nn.Module, *given: Any) -> AbstractContextManager[Any]:
+        self.given = elements(given)
         return self._call()
 
     @contextlib.contextmanager

@@ -1,7 +1,10 @@
 """What all changes have: a count of what they did, and the reason where that is nothing."""
 
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
+
+from cuptimem.simulation.places import Place, call_place
 
 
 class Change:
@@ -14,10 +17,27 @@ class Change:
         self.value = value
         self.device = device  # "cuda" or "cpu"
         self.applied = 0
+        self.again = ""  # what it found out, with which it is to be tried once more
+        self.write = ""  # what to write where the program makes its call; "": advice of the recording has it
+        self._weights: dict[Place, int] = {}
 
     def install(self) -> None:
         """Before the program's first line."""
         raise NotImplementedError
+
+    def finish(self) -> None:
+        """Behind the program's last line that runs."""
+
+    @property
+    def place(self) -> Place | None:
+        """The program's call that was given the most to work on, of those where the change did something."""
+        return max(self._weights, key=lambda one: self._weights[one], default=None)
+
+    def saw(self, elements: int) -> None:
+        """It does something where the program is now."""
+        place = call_place(sys._getframe(1))
+        if place is not None:
+            self._weights[place] = self._weights.get(place, 0) + elements
 
 
 def patch(owner: Any, name: str, make: Callable[[Any], Any]) -> None:

@@ -16,7 +16,7 @@ class Autocast(Change):
     _learns = False
 
     def install(self) -> None:
-        calls.UntilBackward(self._context)
+        self._until = calls.UntilBackward(self._context)
         patch(torch.optim.Optimizer, "__init__", self._learning)
 
     def _learning(self, original: Any) -> Any:
@@ -30,7 +30,8 @@ class Autocast(Change):
         if torch.is_autocast_enabled(self.device) or (self._learns and not torch.is_grad_enabled()):
             return None
         self.applied += 1
-        context: AbstractContextManager[Any] = torch.autocast(
-            self.device, torch.bfloat16 if self.value == "bf16" else torch.float16
-        )
+        dtype = torch.bfloat16 if self.value == "bf16" else torch.float16
+        self.write = f"with torch.autocast({self.device!r}, dtype={dtype}): around forward and loss"
+        self.saw(self._until.given)
+        context: AbstractContextManager[Any] = torch.autocast(self.device, dtype)
         return context

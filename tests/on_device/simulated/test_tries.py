@@ -80,6 +80,7 @@ OF_KINDS = (
     ("autocast", ("--case", "evaluates"), 0),
     ("accumulate", ("--case", "workers"), 0),
     ("no_grad", ("--case", "perceptual"), 0),
+    ("freeze", ("--case", "trunk"), 0),
     ("collect", ("--case", "cycles"), 0),
     ("sgd", ("--case", "gan"), 0),
     ("no_foreach", ("--case", "scaler"), 0),
@@ -144,6 +145,9 @@ def test_injected_as_by_hand(answers: dict[int, list[Any]], number: int) -> None
     assert injected["applied"] > 0
     assert abs(injected["peak_bytes"] - by_hand["peak_bytes"]) <= tolerance * by_hand["peak_bytes"]
     assert injected["peak_bytes"] != as_it_is["peak_bytes"] or change in SAVES_NOTHING
+    if change == "freeze":
+        assert injected["write"].startswith("requires_grad_(False) of model.trunk, before the loop")
+        assert injected["frame"]["function"] == "trunk"
 
 
 SAVES_NOTHING = ("zero_grad_late",)
@@ -155,8 +159,8 @@ REFUSALS = (
     ("exit", "", "it ended with exit code 3", ""),
     ("sleeps", "", "it still ran after 3 s", ""),
     ("killed", "", "it was ended by signal 9", ""),
-    ("raises", "", "ValueError: a mistake at others.py:36", ""),
-    ("reads", "zero_grad_late", "AttributeError: 'NoneType' object has no attribute 'norm' at others.py:34", ""),
+    ("raises", "", "ValueError: a mistake at others.py:42", ""),
+    ("reads", "zero_grad_late", "AttributeError: 'NoneType' object has no attribute 'norm' at others.py:40", ""),
     ("clips", "step_in_backward", "", "it clips by the norm of all gradients, which are never there together then"),
     (
         "accumulates",
@@ -176,6 +180,10 @@ REFUSALS = (
     ("", "batch=4", "", "no batch comes from a DataLoader: give the program another batch size by hand"),
     ("", "set_to_none", "", "the program does not call zero_grad(set_to_none=False)"),
     ("", "no_grad", "", "no model is called in evaluation mode while autograd is on"),
+    ("", "freeze", "", "each parameter that requires a gradient is in an optimizer, or there is none"),
+    ("later", "freeze", "", "each parameter that requires a gradient is in an optimizer, or there is none"),
+    ("clips a part", "freeze", "", "the program asks for their gradients: others.py:37"),
+    ("has a hook", "freeze", "", "hooks of the program get their gradients"),
     ("", "checkpoint", "", "no block repeats in a model, and no Sequential has three members"),
     ("", "checkpoint=blocks.*", "", "no module blocks.* is called with autograd on"),
     (

@@ -73,7 +73,7 @@ def test_usual_changes_have_all_that_they_need() -> None:
 FOUND = [
     Tried("", 1000 * MIB, 1100 * MIB, 0, steps=3),
     Tried("fused", 1000 * MIB, 1100 * MIB, 3, steps=3),
-    Tried("autocast", 1050 * MIB, 1200 * MIB, 3, steps=3),
+    Tried("autocast", 1050 * MIB, 1200 * MIB, 3, steps=3, write="half", frame=Frame("/w/a.py", "main", 4)),
     Tried("checkpoint=blocks.*", 600 * MIB, 700 * MIB, 36, steps=3),
     Tried("expandable", 1000 * MIB, 1010 * MIB, 1, steps=3),
     Tried("no_grad", 1000 * MIB, 1100 * MIB, 0, why_not="no model is called in evaluation mode", steps=3),
@@ -88,10 +88,10 @@ free, but not tried: as predicted alone; why stands below
   fused_attention  80.0 MiB  8 %           -  920.0 MiB         -  /w/model.py:9  scaled_dot_product_attention  none
 
 trades: each with its cost
-  change                   saves        peak tried  predicted    reserved
+  change                   saves        peak tried  predicted    reserved  where      write  cost
   checkpoint=blocks.*  400.0 MiB  40 %   600.0 MiB  590.0 MiB   700.0 MiB
   expandable                 0 B   0 %  1000.0 MiB          -  1010.0 MiB
-  autocast             -50.0 MiB  -5 %     1.0 GiB          -     1.2 GiB
+  autocast             -50.0 MiB  -5 %     1.0 GiB          -     1.2 GiB  /w/a.py:4  half   numerics: 16 bits
 
 tried, changes the peak by less than 2%: fused
 does not work with this program: in_place: RuntimeError: modified by an inplace
@@ -144,6 +144,7 @@ def test_answer_as_json() -> None:
     checkpoint, no_grad, in_place = (rows[name] for name in ("checkpoint=blocks.*", "no_grad", "in_place"))
     assert (checkpoint["peak_bytes"], checkpoint["predicted_bytes"]) == (600 * MIB, 590 * MIB)
     assert not checkpoint["free"] and rows["fused"]["free"]
+    assert (rows["autocast"]["write"], rows["autocast"]["frame"]["line"]) == ("half", 4)
     assert (no_grad["why_not"], no_grad["error"]) == ("no model is called in evaluation mode", None)
     assert in_place["peak_bytes"] is None and in_place["error"].startswith("RuntimeError") and not in_place["free"]
     page = (ROOT / "docs/json.md").read_text()

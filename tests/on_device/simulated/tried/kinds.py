@@ -140,6 +140,23 @@ def perceptual(hand):
         optimizer.step()
 
 
+def trunk(hand):
+    """The optimizer has the head alone; a target goes through the trunk, too, before there is an optimizer."""
+    trunk = nn.Sequential(convolutions(), nn.MaxPool2d(2), convolutions())
+    model = nn.ModuleDict({"trunk": trunk, "head": nn.Linear(3, 8), "inner": nn.Conv2d(3, 3, 1)}).cuda()
+    if hand == "freeze":
+        model["trunk"].requires_grad_(False)
+    x = torch.zeros(8, 3, 64, 64, device="cuda")
+    wanted = model["trunk"](x)
+    optimizer = torch.optim.AdamW([*model["head"].parameters(), *model["inner"].parameters()])
+    for _ in range(4):
+        made = model["trunk"](model["inner"](x))
+        loss = (made - wanted.detach()).square().mean() + model["head"](made.mean((2, 3))).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 def cycles(hand):
     """Each step's output is in a cycle of references."""
     model = nn.Linear(512, 512).cuda()
