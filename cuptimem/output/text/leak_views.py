@@ -140,7 +140,8 @@ def _place(leak: Leak) -> list[Block]:
         verb = "made at" if any(one.put_at and not _is_at(leak, one.put_at) for one in _holders(leak)) else "kept by"
         blocks += [Text(f"{_INDENT}{verb} {_frame_line(retained, where(leak))}", "strong"), *_code(retained)]
         if made is not None and _line_of(made) != _line_of(retained):
-            blocks += [Text(f"{_INDENT}made at {_frame_line(made, place(made))}{_share_of(made, leak)}"), *_code(made)]
+            also = "and at" if verb == "made at" else "made at"
+            blocks += [Text(f"{_INDENT}{also} {_frame_line(made, place(made))}{_share_of(made, leak)}"), *_code(made)]
     else:
         blocks += [Text(_INDENT + _frame_line(retained, where(leak)), "strong"), *_code(retained)]
     inner, ways = leak.library_frame, _ways(leak)
