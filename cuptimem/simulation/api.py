@@ -11,7 +11,7 @@ from cuptimem import environ, interpreter
 from cuptimem.errors import Error, recording_core
 from cuptimem.record import recorder, startup
 from cuptimem.simulation import assemble, call, cards, data_sizes, environment, facts, launch
-from cuptimem.simulation.questions import Inquiry, Interrupted, Wishes
+from cuptimem.simulation.questions import NO_LIMIT, Inquiry, Interrupted, Wishes
 from cuptimem.simulation.result import Simulation
 
 TIMEOUT = 600.0  # seconds for each run: kernels take no time, so what runs longer runs more steps than a peak needs
@@ -221,7 +221,7 @@ def inquire(
             timeout=wishes.timeout,
             forward=forward,
         )
-        return facts.collect(run, trace if first and trace else None)
+        return facts.collect(run, trace if first and trace else None, wanted.memory == NO_LIMIT)
 
     answer = Inquiry(ask, setup, wishes, os.environ).answer()
     said = []

@@ -15,10 +15,12 @@ from cuptimem.simulation.tries import Tried
 
 keys(
     Simulation,
-    "verdict fits exit_code reason hints notes name card memory devices peak need smallest_memory setting "
+    "verdict fits exit_code reason hints notes name card memory devices peak need proposals "
+    "smallest_memory setting "
     "smallest_card modelled host_reads reads assumptions undescribed refused caught_ooms retries attempts program "
     "torch cuda",
     exit_code="code",
+    proposals=lambda one: [] if one.advised is None else [of(row) for row in one.advised.proposals],
     host_reads=lambda one: [of(read, "count bytes device written line stack") for read in one.host_reads],
     program=lambda one: {"exit_code": one.exit_code, "signal": one.signal, "seconds": one.seconds},
 )

@@ -3,6 +3,8 @@
 import os
 
 from cudasim.report import Note
+from cuptimem.output.text import advice_views
+from cuptimem.report.advice import Advice
 from cuptimem.report.model import Peak
 from cuptimem.simulation import cards, margins
 from cuptimem.simulation.environment import TorchBuild
@@ -26,6 +28,7 @@ def simulation(answer: Answer, setup: Setup, build: TorchBuild, notes: tuple[str
         devices=_devices(answer, setup),
         peak=_peak(answer),
         need=answer.need,
+        advised=_advised(answer),
         smallest_memory=answer.smallest_memory,
         setting=answer.setting,
         smallest_card=answer.smallest_card,
@@ -96,6 +99,13 @@ def _peak(answer: Answer) -> Peak | None:
         if device.name == fullest.name and device.peak.bytes > 0:
             return device.peak
     return None
+
+
+def _advised(answer: Answer) -> Advice | None:
+    facts = answer.unlimited
+    if answer.need is None or facts is None or facts.fullest is None or facts.report is None or not facts.report.lived:
+        return None
+    return advice_views.quick(facts.report, facts.fullest.name)
 
 
 def _modelled(answer: Answer, setup: Setup) -> tuple[Modelled, ...]:

@@ -175,11 +175,11 @@ class Facts:
         return max(self.devices, key=lambda device: device.used, default=None)
 
 
-def collect(run: Run, path: str | None = None) -> Facts:
-    """Reads what a run left behind."""
+def collect(run: Run, path: str | None = None, with_lives: bool = False) -> Facts:
+    """Reads what a run left behind. with_lives: with single blocks, for advice."""
     report, problem = None, ""
     try:
-        report = analyze(path or run.trace, temporary=path is None)
+        report = analyze(path or run.trace, temporary=path is None, with_lives=with_lives)
     except Error as error:
         problem = str(error)
     processes = [one for one in run.reports if one.used]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cuptimem.displayed import Displayed
+from cuptimem.report.advice import Advice
 from cuptimem.report.brief import Brief, name
 from cuptimem.report.model import Contributor, HostRead, Peak, Report
 from cuptimem.report.stacks import Frame
@@ -155,6 +156,7 @@ class Simulation(Displayed, Brief):
     devices: tuple[DeviceUse, ...]  # that were used
     peak: Peak | None  # of the fullest device, with contributors; of the run without a limit where it did not fit
     need: Need | None  # where it did not fit
+    advised: Advice | None  # what would lower that peak, where it did not fit and this takes little time
     smallest_memory: Smallest | None  # where it fits
     setting: str | None  # "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync", "gc.collect() every 9 steps"
     smallest_card: str | None  # on which it ran

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 
+from cuptimem.output.text import advice_views
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
 from cuptimem.output.text.part_views import lines_below
 from cuptimem.output.text.peak_views import lines_table
@@ -168,7 +169,13 @@ def _peak(one: Simulation) -> list[Block]:
         Text(),
         Text(f"What the peak on {peak.device} is made of{where}: {size(peak.bytes)} in tensors", "title"),
         *lines_table(peak, _TOP),
+        *_lowers(one),
     ]
+
+
+def _lowers(one: Simulation) -> list[Block]:
+    said = advice_views.in_a_line(one.advised)
+    return [Text(), *said, Text("  cuptimem advice --try tries these on the program", "dim")] if said else []
 
 
 def _modelled(one: Simulation) -> list[Block]:

@@ -47,7 +47,10 @@ def advice(one: Advice, report: Report | None = None) -> list[Block]:
 
 def short(report: Report) -> list[Block]:
     """The best changes in a line; nothing where the report has no single blocks, too many, or none would help."""
-    one = quick(report) if report.lived else None
+    return in_a_line(quick(report) if report.lived else None)
+
+
+def in_a_line(one: Advice | None) -> list[Block]:
     rows = () if one is None else best(one, _BEST)
     if one is None or not rows:
         return []

@@ -139,6 +139,24 @@ def test_it_does_not_fit(simulate):
     assert told == ["cuptimem: running it again: no limit", "cuptimem: running it again: on rtx3060"]
 
 
+UNTRAINED = """\
+import torch
+net = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(4096, 4096), torch.nn.Tanh()) for _ in range(8))).cuda()
+with torch.no_grad():
+    net(torch.ones(1, 4096, device="cuda"))
+for _ in range(9):
+    net(torch.ones(4096, 4096, device="cuda"))
+"""
+
+
+def test_what_would_lower_the_peak_of_what_does_not_fit(simulate):
+    """Of eight outputs of 64 MiB forward needs two at a time."""
+    done = simulate(UNTRAINED, "--device", "T4", "--memory", "1GiB", "--context", "100MiB")
+    assert done.answer["verdict"] == "does not fit", done.err
+    saved = {one["technique"]: one["saved"] for one in done.answer["proposals"] if one["free"]}
+    assert saved["no_grad"] == 384 * MIB
+
+
 FRAGMENTED = """\
 import torch
 def block(mib):

@@ -12,6 +12,7 @@ from cuptimem.cli import simulate as command
 from cuptimem.output import json
 from cuptimem.output.text import text, views
 from cuptimem.record import process_info
+from cuptimem.report.advice import Advice, Proposal
 from cuptimem.report.model import Frame, HostRead
 from cuptimem.simulation import api, as_json, assemble
 from cuptimem.simulation import views as simulate_views
@@ -46,6 +47,14 @@ def test_printed_it_is_what_the_command_line_shows(made):
     ]
     further = Attempt("high end", "ran", GIB, 2.0), Attempt("no limit", "ran", GIB, 4.0)
     assert str(made(attempts=further)).startswith("simulated on h100, 24.0 GiB · train.py · 7.5 s of 3 runs ·")
+
+
+def test_what_would_lower_the_peak_of_what_does_not_fit(made):
+    row = Proposal("sgd", False, 600 * MIB, 400 * MIB, None, "SGD", "another optimizer", "exact")
+    one = made("does not fit", advised=Advice("cuda:0", 1000 * MIB, 1, (row,)))
+    assert "What would lower it, each alone: sgd 40 %\n  cuptimem advice --try tries" in str(one)
+    assert [row["technique"] for row in as_json.simulate(one)["proposals"]] == ["sgd"]
+    assert "What would lower" not in str(made()) and as_json.simulate(made())["proposals"] == []
 
 
 def test_a_function_has_its_own_name(made, monkeypatch):
