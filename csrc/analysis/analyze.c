@@ -21,8 +21,11 @@ enum { PARTS = sizeof kinds / sizeof kinds[0], EVENT_KINDS = 64 };
 
 /* The parts that need some callback. */
 typedef struct listeners {
-    struct {
-        const cm_part_kind *kind;
+    struct listener {
+        union {
+            bool (*change)(void *part, const cm_change *change);
+            bool (*event)(void *part, const cm_record *record);
+        };
         void *part;
     } of[PARTS];
     size_t count;
@@ -42,6 +45,7 @@ typedef struct analyzer {
     listeners of_changes, of_event[EVENT_KINDS];
     bool started, fine;
     int64_t bounds; /* step bounds passed: the first is the begin of step 0 */
+    uint64_t bound; /* position of the next one; UINT64_MAX: none */
     uint64_t events;
     cm_compacted compacted;
     cm_idmap thread; /* that allocated or freed */
@@ -64,22 +68,26 @@ static bool no_memory(analyzer *a)
     return fail(a, "out of memory");
 }
 
-static void add_listener(const analyzer *a, listeners *to, size_t part)
-{
-    to->of[to->count].kind = kinds[part];
-    to->of[to->count++].part = a->part[part];
-}
-
 /* Most records concern few parts or none: only these are called. */
 static void build_dispatch(analyzer *a)
 {
     for (size_t i = 0; i < PARTS; i++) {
         if (kinds[i]->change != NULL && (kinds[i]->listens == NULL || kinds[i]->listens(&a->run)))
-            add_listener(a, &a->of_changes, i);
+            a->of_changes.of[a->of_changes.count++] =
+                (struct listener){.change = kinds[i]->change, .part = a->part[i]};
         for (size_t kind = 0; kind < EVENT_KINDS; kind++)
             if (kinds[i]->events & CM_PART_EVENT(kind))
-                add_listener(a, &a->of_event[kind], i);
+                a->of_event[kind].of[a->of_event[kind].count++] =
+                    (struct listener){.event = kinds[i]->event, .part = a->part[i]};
     }
+}
+
+static cm_moment next_bound(const analyzer *a)
+{
+    const cm_steps *steps = &a->plan->steps;
+    if (steps->kind == 0 || a->bounds > (int64_t)steps->count)
+        return (cm_moment){.position = UINT64_MAX};
+    return a->bounds ? steps->step[a->bounds - 1].end : steps->begin;
 }
 
 static bool start_parts(analyzer *a)
@@ -97,23 +105,22 @@ static bool start_parts(analyzer *a)
             return no_memory(a);
     }
     build_dispatch(a);
+    a->bound = next_bound(a).position;
     return true;
 }
 
 /* Step bounds at or before this position. */
 static bool pass_bounds(analyzer *a, uint64_t position)
 {
-    const cm_steps *steps = &a->plan->steps;
-    while (steps->kind != 0 && a->bounds <= (int64_t)steps->count) {
-        cm_moment bound = a->bounds ? steps->step[a->bounds - 1].end : steps->begin;
-        if (bound.position > position)
-            break;
+    while (a->bound <= position) {
+        cm_moment bound = next_bound(a);
         int64_t ended = a->bounds++ - 1;
         for (size_t i = 0; i < PARTS; i++)
             if (kinds[i]->step != NULL && !kinds[i]->step(a->part[i], ended, bound))
                 return no_memory(a);
         a->replay->step = (int32_t)(ended + 1);
         cm_nodes_begin_step(a->replay->nodes, a->replay->step);
+        a->bound = next_bound(a).position;
     }
     return true;
 }
@@ -155,13 +162,13 @@ static bool notify_parts(analyzer *a, const cm_record *record, const cm_change *
     const listeners *all = &a->of_changes;
     for (int c = 0; c < changes; c++)
         for (size_t i = 0; i < all->count; i++)
-            if (!all->of[i].kind->change(all->of[i].part, &change[c]))
+            if (!all->of[i].change(all->of[i].part, &change[c]))
                 return no_memory(a);
     if (heap || e->kind >= EVENT_KINDS)
         return true;
     all = &a->of_event[e->kind];
     for (size_t i = 0; i < all->count; i++)
-        if (!all->of[i].kind->event(all->of[i].part, record))
+        if (!all->of[i].event(all->of[i].part, record))
             return no_memory(a);
     return true;
 }

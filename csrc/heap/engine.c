@@ -50,6 +50,7 @@ struct cm_engine {
     cm_idmap passed;         /* windows that open before the base */
     cm_decode_thread *ahead; /* NULL: records are decoded when they are needed, into: */
     cm_record decoded;
+    cm_decoded *at, none; /* what is decoded ahead; none of it */
 
     /* The open window. */
     cm_plan plan;
@@ -195,27 +196,33 @@ static void read_ahead(cm_engine *g, uint64_t records)
     g->ahead = cm_decode_thread_begin(g->reader, records);
 }
 
+/* Decodes one record, or waits for more of them. */
+static __attribute__((noinline)) int read_more(cm_engine *g, const cm_record **record)
+{
+    *record = &g->decoded;
+    if (g->ahead == NULL)
+        return cm_reader_next(g->reader, &g->decoded);
+    int got = cm_decode_thread_more(g->ahead);
+    g->at = cm_decode_thread_at(g->ahead);
+    if (got == 1)
+        *record = g->at->next++;
+    return got;
+}
+
 static bool end_reading_ahead(cm_engine *g)
 {
     int got = cm_decode_thread_end(g->ahead);
     g->ahead = NULL;
+    g->at = &g->none;
     return got >= 0;
 }
 
 /* As cm_reader_next. The record is valid until the next call. */
 static inline int read_next(cm_engine *g, const cm_record **record)
 {
-    *record = &g->decoded;
-    if (g->ahead == NULL)
-        return cm_reader_next(g->reader, &g->decoded);
-    cm_decoded *at = cm_decode_thread_at(g->ahead);
-    if (at->next == at->end) {
-        int got = cm_decode_thread_more(g->ahead);
-        if (got != 1)
-            return got;
-        at = cm_decode_thread_at(g->ahead);
-    }
-    *record = at->next++;
+    if (g->at->next == g->at->end)
+        return read_more(g, record);
+    *record = g->at->next++;
     return 1;
 }
 
@@ -236,8 +243,10 @@ double cm_engine_progress(const cm_engine *g)
 cm_engine *cm_engine_new(cm_reader *reader)
 {
     cm_engine *g = calloc(1, sizeof *g);
-    if (g != NULL)
-        g->reader = reader;
+    if (g == NULL)
+        return NULL;
+    g->reader = reader;
+    g->at = &g->none;
     return g;
 }
 

@@ -624,35 +624,21 @@ bool cm_replay_foresee(cm_replay *r, cm_fate_list *fates)
 static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
 {
     const cm_event *e = &record->event;
+    const uint64_t of_device = UINT64_C(1) << CM_EV_ALLOC | UINT64_C(1) << CM_EV_SEED |
+                               UINT64_C(1) << CM_EV_RESERVED | UINT64_C(1) << CM_EV_OOM |
+                               UINT64_C(1) << CM_EV_COMPACTED_BLOCKS |
+                               UINT64_C(1) << CM_EV_SEGMENT_NEW | UINT64_C(1) << CM_EV_HOST_READ;
     int device = 0;
-    switch (e->kind) {
-    case CM_EV_FREE: /* of an unknown block: makes no device */
-        device = device_of(r, e);
-        break;
-    case CM_EV_REQUESTED:
-        device = cm_replay_find_device(r, e->device_type, e->device_index);
-        if (device < 0)
-            return 0;
-        break;
-    case CM_EV_ALLOC:
-    case CM_EV_SEED:
-    case CM_EV_RESERVED:
-    case CM_EV_OOM:
-    case CM_EV_COMPACTED_BLOCKS:
-    case CM_EV_SEGMENT_NEW:
-    case CM_EV_HOST_READ:
+    if (e->kind < 64 && of_device >> e->kind & 1) {
         device = cm_replay_device(r, e->device_type, e->device_index);
         if (device < 0)
             return -1;
-        break;
-    default:
-        break;
     }
     switch (e->kind) {
     case CM_EV_ALLOC:
         return allocate(r, record, device, change);
-    case CM_EV_FREE:
-        return deallocate(r, record, device, change);
+    case CM_EV_FREE: /* of an unknown block: makes no device */
+        return deallocate(r, record, device_of(r, e), change);
     case CM_EV_SEED:
         return find_alive(r, record, device, change);
     case CM_EV_RESERVED:
@@ -662,7 +648,9 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
     case CM_EV_COMPACTED_BLOCKS:
         return count_compacted(r, e);
     case CM_EV_REQUESTED:
-        request(r, e, device);
+        device = cm_replay_find_device(r, e->device_type, e->device_index);
+        if (device >= 0)
+            request(r, e, device);
         return 0;
     case CM_EV_SEGMENT_NEW:
         return take_segment(r, e, device);
