@@ -19,13 +19,16 @@ typedef struct graph {
     uint32_t *child; /* places of what is referred to, those of one referrer in a row */
     size_t room;
     uint32_t edges;
-    uint32_t *first; /* of each referrer in child; one more than there are */
+    uint32_t *first; /* of each referrer in child; one more than there are. Until it is read, 1: it
+                        refers to nothing that counts */
     uint32_t *back;  /* the same edges by what is referred to ... */
     uint32_t *first_back;
     Py_ssize_t parts; /* of the object that is read, how many more */
     bool is_whole;    /* has all objects of the collector */
     bool failed;
 } graph;
+
+enum { AHEAD = 8 }; /* objects that are on their way into the cache */
 
 static const char capsule_name[] = "cuptimem._core.object_graph";
 
@@ -47,9 +50,13 @@ static void destroy(PyObject *capsule)
     forget_graph(PyCapsule_GetPointer(capsule, capsule_name));
 }
 
+/* Objects of one page of memory have neighbouring slots: they are made, and mostly referred to,
+ * one after the other. */
 static uint32_t *place_of(const graph *g, const PyObject *o)
 {
-    size_t at = (size_t)cm_mix((uintptr_t)o >> 4) & g->mask;
+    enum { PAGE = 12, ALIGNED = 4 };
+    size_t page = (size_t)cm_mix((uintptr_t)o >> PAGE) << (PAGE - ALIGNED);
+    size_t at = (page + ((uintptr_t)o >> ALIGNED) % (1 << (PAGE - ALIGNED))) & g->mask;
     while (g->slot[at] != 0 && g->address[g->slot[at] - 1] != o)
         at = (at + 1) & g->mask;
     return &g->slot[at];
@@ -91,10 +98,11 @@ static void read_object(graph *g, uint32_t at, Py_ssize_t parts)
 {
     PyObject *o = g->address[at];
     Py_ssize_t count = Py_REFCNT(o) - 1; /* the list's */
+    bool counts = g->first[at] == 0;
 
     g->first[at] = g->edges;
     g->referred[at] = count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
-    if (!PyObject_IS_GC(o) || *place_of(g, o) != at + 1) /* or it comes twice */
+    if (!counts)
         return;
     g->parts = parts > 0 ? parts : PY_SSIZE_T_MAX;
     if (Py_TYPE(o)->tp_traverse != NULL)
@@ -125,11 +133,15 @@ static bool read_all(graph *g, Py_ssize_t parts)
     for (uint32_t i = 0; i < g->count; i++) {
         PyObject *o = g->address[i] = PyList_GET_ITEM(g->objects, i);
         uint32_t *place = place_of(g, o);
-        if (*place == 0 && PyObject_IS_GC(o))
+        g->first[i] = *place != 0 || !PyObject_IS_GC(o); /* or it comes twice */
+        if (g->first[i] == 0)
             *place = i + 1;
     }
-    for (uint32_t i = 0; i < g->count && !g->failed; i++)
+    for (uint32_t i = 0; i < g->count && !g->failed; i++) {
+        if (i + AHEAD < g->count)
+            __builtin_prefetch(g->address[i + AHEAD]);
         read_object(g, i, parts);
+    }
     g->first[g->count] = g->edges;
     if (g->failed || !turn_round(g))
         return false;
