@@ -276,7 +276,7 @@ def report(quick: bool) -> Outcome:
                 for verb, words in REPORTS[peer].items():
                     target = os.path.join(folder, f"{verb}.{number}.html")
                     filled = [word.format(trace=recorded[peer]["file"], out=target) for word in words]
-                    times.setdefault((peer, verb), []).append(command_seconds(*filled))
+                    times.setdefault((peer, verb), []).append(command_seconds(folder, *filled))
         theirs = child("benchmarks.probes", "record", "torch.profiler", folder, steps)  # once: it takes a minute
         recorded["torch.profiler"] = theirs
         for verb, took in theirs["reports"].items():
@@ -300,9 +300,11 @@ def report(quick: bool) -> Outcome:
     return out
 
 
-def command_seconds(*words: str) -> float:
-    """How long python -m words takes, from its start to its end."""
+def command_seconds(folder: str, *words: str) -> float:
+    """How long python -m words takes, from its start to its end. folder: keeps byte code, which an installed package
+    has and a tree of sources may lack: the first of several is slow."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
     begin = time.perf_counter()
     command = [sys.executable, "-m", *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT, timeout=left())

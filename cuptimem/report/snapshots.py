@@ -5,7 +5,6 @@ trace of this process's own, which has no name: it is gone when the process is.
 """
 
 import os
-import tempfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -59,6 +58,8 @@ def convert(path: str, target: str) -> None:
 
 
 def _converted(path: str, file: BinaryIO) -> int:
+    import tempfile  # for snapshots alone: it loads hashes, random and archives
+
     folder = tempfile.gettempdir()
     tempfiles.sweep(folder)
     target = tempfiles.name(folder)

@@ -5,10 +5,9 @@ begins is freed in the step. So only those ends are compared that the same loop 
 """
 
 import itertools
-import statistics
 from collections.abc import Mapping, Sequence
 
-from cuptimem.output.text.words import plural, signed, size
+from cuptimem.output.text.words import median, plural, signed, size
 from cuptimem.report.leaks import STEPS_NEEDED
 from cuptimem.report.model import Report, Step
 
@@ -53,10 +52,10 @@ def _ends_alike(steps: Sequence[Step], follower: Mapping[int, str]) -> list[Step
 
 
 def _pace(change: int, changes: Sequence[int], steps: int, ends: int) -> str:
-    rate = statistics.mean(changes) if steps >= STEPS_NEEDED and changes else 0
+    rate = sum(changes) / len(changes) if steps >= STEPS_NEEDED and changes else 0
     if change == 0:
         return "steady while the loop runs"
-    if rate and 0.5 <= statistics.median(changes) / rate <= 2:
+    if rate and 0.5 <= median(changes) / rate <= 2:
         return f"{signed(round(rate))} a step"
     # Too few steps, now and then, up and down, or once: no rate that would go on.
     return f"{signed(change)} in {plural(len(changes) or ends - 1, 'step')}"

@@ -1,7 +1,6 @@
 """What each verb shows, as blocks. Numbers carry their unit and their device; what is lost is always said."""
 
 import os
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -27,7 +26,7 @@ from cuptimem.output.text import (
 from cuptimem.output.text.blocks import Block, Column, Table, Text
 from cuptimem.output.text.clock_views import counted_by, loop_lines, notes
 from cuptimem.output.text.peak_views import asked, lines_table, moment
-from cuptimem.output.text.words import count, duration, first_loops, plural, signed, size
+from cuptimem.output.text.words import count, duration, first_loops, median, plural, signed, size
 from cuptimem.report import logged, own_code
 from cuptimem.report.account import Account
 from cuptimem.report.diff import DeviceDiff
@@ -344,9 +343,7 @@ def _peaks(peaks: list[int]) -> str:
     """The range and the median; one size where they read the same."""
     low, high = size(min(peaks)), size(max(peaks))
     return (
-        f"peak per step {low}"
-        if low == high
-        else f"peak per step {low} to {high}, median {size(int(statistics.median(peaks)))}"
+        f"peak per step {low}" if low == high else f"peak per step {low} to {high}, median {size(int(median(peaks)))}"
     )
 
 

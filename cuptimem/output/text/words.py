@@ -1,6 +1,6 @@
 """How lines of code are written, and with `cuptimem.words` numbers and times."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cuptimem.output.text.cells import cut
 from cuptimem.printable import printable
@@ -52,6 +52,12 @@ def first_loops(loops: Mapping[str, int]) -> tuple[list[str], str]:
     left = sum(steps for loop, steps in loops.items() if loop not in chosen)
     rest = f"{count(len(loops) - most)} more loops ({plural(left, 'step')})" if len(loops) > most else ""
     return [loop for loop in loops if loop in chosen], rest
+
+
+def median(values: Sequence[int]) -> float:
+    """As statistics.median, whose module would take as long to load as all views (fractions, decimals, random)."""
+    ordered, half = sorted(values), len(values) // 2
+    return (ordered[half] + ordered[~half]) / 2
 
 
 def more(number: int) -> str:
