@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import csv
 import gzip
@@ -10,6 +11,7 @@ import io
 import json
 import os
 import pickle
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +26,20 @@ from tests.tools.exports import arrow_stream
 HERE = Path(__file__).resolve().parent
 TRACES, EXPECTED = HERE / "traces", HERE / "expected"
 
+# As text.
+SHOWN = (
+    "summary",
+    "peak",
+    "leaks",
+    "ledger",
+    "fragmentation",
+    "kernels",
+    "steps",
+    "table",
+    "account",
+    "tree",
+    "advice",
+)
 # Each with --json.
 ASKED = (
     "summary",
@@ -55,6 +71,8 @@ ASKED = (
     "account --depth 1 --step -1",
     "tree",
     "tree --inverted --what allocated",
+    "advice",
+    "holders",
 )
 MORE = {"code": ("peak --code numpy", "leaks --code numpy"), "leak-closures": ("table --by line --code torch",)}
 DIFFS = {
@@ -72,6 +90,7 @@ DIFFS = {
 }
 WINDOWS = {"windows": (1, 2, 3, 4), "schedule": (2,), "middle": (1,), "hand-windows": (1, 2), "synthetic-cuda": (2, 3)}
 ASKED_OF_WINDOWS = ("summary", "peak", "leaks", "steps")
+PAGES = ("timeline", "flamegraph")
 EXPORTS = ("json", "csv", "chrome", "memory-viz", "speedscope", "collapsed", "firefox", "pprof")
 FEW = 24  # different words in one place of an export: then they are kept themselves
 
@@ -86,8 +105,11 @@ def of_trace(name: str) -> dict[str, Any]:
     """All answers of the present code to what is asked of this trace, by question."""
     with _within(TRACES):
         found = {asked: _answer([*asked.split(), f"{name}.cmem", "--json"]) for asked in ASKED + MORE.get(name, ())}
+        found |= {f"text of {verb}": _text([verb, f"{name}.cmem"]) for verb in SHOWN}
+        found |= {f"page {verb}": _page(verb, f"{name}.cmem") for verb in PAGES}
         for other in DIFFS.get(name, ()):
             found[f"diff {other}"] = _answer(["diff", f"{name}.cmem", f"{other}.cmem", "--json"])
+            found[f"text of diff {other}"] = _text(["diff", f"{name}.cmem", f"{other}.cmem"])
         for form in EXPORTS:
             found[f"export {form}"] = _export(form, f"{name}.cmem")
         found["export to_arrow"] = _arrow(f"{name}.cmem")
@@ -129,6 +151,25 @@ def _run(words: list[str]) -> tuple[int, str, str]:
 def _answer(words: list[str]) -> Any:
     code, out, err = _run(words)
     return json.loads(out) if code == 0 and out else {"exit code": code, "said": err.splitlines()}
+
+
+def _text(words: list[str]) -> Any:
+    os.environ["COLUMNS"] = "100"
+    code, out, err = _run(words)
+    del os.environ["COLUMNS"]
+    return {"exit code": code, "lines": out.splitlines(), "said": err.splitlines()}
+
+
+def _page(verb: str, trace: str) -> Any:
+    """A digest of the data of a page."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "page.html"
+        code, _, err = _run([verb, trace, "-o", str(target)])
+        if code:
+            return {"exit code": code, "said": err.replace(folder, "").splitlines()}
+        found = re.search(r'<script type="text/plain" id="data">([^<]*)</script>', target.read_text())
+        assert found is not None
+        return {"digest": digest([json.loads(gzip.decompress(base64.b64decode(found[1])))])}
 
 
 def _export(form: str, trace: str) -> Any:

@@ -311,18 +311,19 @@ class Builder:
             "strings": list(strings),
         }
 
-    def _kept(self) -> set[_Key]:
-        """Rows that keep their stack: the largest of each measure, and those without a stack."""
-        kept: set[_Key] = set()
+    def _kept(self) -> dict[_Key, None]:
+        """Rows that keep their stack: the largest of each measure, and those without a stack. In an order that does not
+        depend on hashes, so that a page is the same each time."""
+        kept: dict[_Key, None] = {}
         by_measure: list[list[tuple[int, _Key]]] = [[] for _ in self.measures]
         for key, sums in self._values.items():
             if not key.path:
-                kept.add(key)
+                kept[key] = None
             for measure, (bytes_, _) in sums.items():
                 by_measure[measure].append((bytes_, key))
         for some in by_measure:
             some.sort(key=lambda one: -one[0])
-            kept.update(key for _, key in some[: self.rows])
+            kept.update(dict.fromkeys(key for _, key in some[: self.rows]))
         return kept
 
 
