@@ -47,7 +47,7 @@ import torch
 folder, cases = json.load(sys.stdin)
 sys.path.insert(0, folder)
 import unread
-unread.DEVICE = "cpu"
+unread.DEVICE, unread.ROWS = "cpu", 64
 found = {}
 for case, changes in cases.items():
     for change in changes:

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-DEVICE = "cuda"
+DEVICE, ROWS = "cuda", 4096
 
 
 def show(result):
@@ -28,7 +28,7 @@ def held(by_hand):
 
     with torch.no_grad():
         for _ in range(3):
-            show(power(torch.rand(4096, 1024, device=DEVICE)))
+            show(power(torch.rand(ROWS, 1024, device=DEVICE)))
 
 
 def graph(by_hand):
@@ -39,7 +39,7 @@ def graph(by_hand):
     model, other = models
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(3):
-        x = torch.randn(4096, 256, device=DEVICE)
+        x = torch.randn(ROWS, 256, device=DEVICE)
         with torch.set_grad_enabled(by_hand != "no_grad"):
             goal = other(x).mean(1)
         loss = F.mse_loss(model(x).mean(1), goal.detach())
@@ -56,7 +56,7 @@ def elementwise(by_hand):
     layer = nn.Linear(1024, 1024).to(DEVICE)
     with torch.no_grad():
         for _ in range(3):
-            x = F.relu(layer(torch.rand(4096, 1024, device=DEVICE)))
+            x = F.relu(layer(torch.rand(ROWS, 1024, device=DEVICE)))
             x = torch.cat([x, x, x])
             x = x.mul_(0.5) if by_hand else x * 0.5
             show(x)
@@ -67,7 +67,7 @@ def leaky(by_hand):
     layers = nn.ModuleList(nn.Linear(512, 512) for _ in range(6)).to(DEVICE)
     optimizer = torch.optim.SGD(layers.parameters(), lr=0.1)
     for _ in range(3):
-        x = torch.randn(4096, 512, device=DEVICE)
+        x = torch.randn(ROWS, 512, device=DEVICE)
         for layer in layers:
             x = layer(x)
             x = F.leaky_relu(x, 0.1, inplace=bool(by_hand))
@@ -81,7 +81,7 @@ def subtracted(by_hand):
     """The second operand is read no more, the first one is."""
     layer = nn.Linear(1024, 1024).to(DEVICE)
     with torch.no_grad():
-        x = torch.rand(4096, 1024, device=DEVICE)
+        x = torch.rand(ROWS, 1024, device=DEVICE)
         for _ in range(3):
             guess = layer(x)
             step = guess.sub_(x) if by_hand else x - guess
@@ -93,7 +93,7 @@ def leaf(by_hand):
     """Of which the gradient is asked for."""
     layer = nn.Linear(1024, 8).to(DEVICE).requires_grad_(False)
     for _ in range(3):
-        x = torch.rand(4096, 1024, device=DEVICE, requires_grad=True)
+        x = torch.rand(ROWS, 1024, device=DEVICE, requires_grad=True)
         score = layer(x.mul_(2) if by_hand else x * 2).sum()
         score.backward()
         show(x.grad)
@@ -103,13 +103,13 @@ def later(by_hand):
     """A step that is to come reads what the first ones do not."""
     layer = nn.Linear(1024, 1024).to(DEVICE)
     with torch.no_grad():
-        x = torch.rand(4096, 1024, device=DEVICE)
+        x = torch.rand(ROWS, 1024, device=DEVICE)
         for step in range(5):
             guess = layer(x)
             half = guess.mul_(0.5) if by_hand else guess * 0.5
             if step == 4 and DEVICE == "cpu":
                 show(guess)
-            x = torch.cat([half, half])[:4096]
+            x = torch.cat([half, half])[:ROWS]
 
 
 def branch(by_hand):
@@ -117,7 +117,7 @@ def branch(by_hand):
     model, other = (nn.Sequential(nn.Linear(256, 1024), nn.Tanh(), nn.Linear(1024, 256)).to(DEVICE) for _ in "ab")
     optimizer = torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1)
     for step in range(6):
-        x = torch.randn(4096, 256, device=DEVICE)
+        x = torch.randn(ROWS, 256, device=DEVICE)
         y = model(x)
         loss = F.mse_loss(y, x)
         with torch.set_grad_enabled(not by_hand):
