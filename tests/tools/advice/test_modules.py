@@ -25,6 +25,7 @@ class Mode(TorchDispatchMode):
         return made
 
 found = []
+gc.freeze()  # what PyTorch has made is searched no more
 sys.path.insert(0, sys.argv[1])
 for number in range(int(sys.argv[2])):
     modules, rows = Modules(), []
