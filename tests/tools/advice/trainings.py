@@ -171,7 +171,7 @@ def record_decoded(folder: Path, batch: int) -> Report:
     gc.collect()
     torch.manual_seed(0)
     path = folder / f"decoded-{batch}.cmem"
-    with cuptimem.profile(path):
+    with cuptimem.profile(path, holders=False):
         model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(8, 10))
         optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
         data = Decoded()
@@ -204,7 +204,7 @@ def record_cycles(folder: Path, collected: bool) -> Report:
     gc.freeze()  # else each collection visits all that PyTorch has made
     gc.disable()
     try:
-        with cuptimem.profile(path):
+        with cuptimem.profile(path, holders=False):
             layer = nn.Linear(64, 64)
             optimizer = torch.optim.SGD(layer.parameters(), 0.01)
             for _ in range(20):
@@ -224,6 +224,6 @@ def record(folder: Path, kind: str, batch: int, change: str = "", **more: bool) 
     """The report of a training with this change made by hand."""
     gc.collect()
     path = folder / f"{kind}-{batch}-{change or 'bare'}.cmem"
-    with cuptimem.profile(path):
+    with cuptimem.profile(path, holders=False):
         train(kind, batch, change, **more)
     return cuptimem.open(path)
