@@ -418,6 +418,7 @@ def main() -> None:
     if "compiled" in sys.argv[1:]:
         way(compiled)
     torch_events.install()
+    gc.freeze()  # else each collection visits all that PyTorch has made
     core.capture_record(True)
     rounds: list[tuple[str, int]] = []
     for name, function in ways.items():

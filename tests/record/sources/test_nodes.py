@@ -16,6 +16,7 @@ import gc, threading, torch
 from cuptimem.record import torch_events
 from torch.utils.checkpoint import checkpoint
 torch_events.install()
+gc.freeze()  # else each collection visits all that PyTorch has made
 core.capture_record(True)
 def live():
     gc.collect()
