@@ -91,14 +91,6 @@ def test_what_was_left_out_has_its_bytes(ask: Ask, trace: str) -> None:
     assert cut["left_out"]["peaks/contributors"] == {"items": len(rows), "bytes": sum(row["bytes"] for row in rows)}
 
 
-def test_both_count_together(ask: Ask, trace: str) -> None:
-    whole = json.loads(ask("peak", trace, "--json"))
-    cut = json.loads(ask("peak", trace, "--most", "4", "--max-bytes", "3000"))
-    kept = sum(len(contents["contributors"]) for contents in cut["peaks"])
-    rows = sum(len(contents["contributors"]) for contents in whole["peaks"])
-    assert kept < 4 and kept + cut["left_out"]["peaks/contributors"]["items"] == rows
-
-
 def test_one_that_cannot_be_so_small(trace: str, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["peak", trace, "--max-bytes", "40"]) == 1
     out, error = capfd.readouterr()

@@ -17,7 +17,6 @@ import cuptimem
 from benchmarks.synthetic import write_synthetic
 from cuptimem.cli import VERBS, hints
 from cuptimem.cli import run as run_verb
-from cuptimem.report import grouping
 from tests.conftest import Result, clean_environment
 
 Run = Callable[..., Result]
@@ -83,14 +82,6 @@ def test_moments_of_steps_and_of_the_run(call: Run, trace: Path) -> None:
     shown = call("summary", str(trace), "--at", "end").out
     assert f"What is alive on {device.name}: {size_of(device.end)}, at the end" in shown
     assert "What the peak" not in shown
-
-
-@pytest.mark.parametrize("by", ["line", "category"])
-def test_table_by_count(call: Run, trace: Path, by: str) -> None:
-    """What has no line stands behind the lines."""
-    rows = json.loads(call("table", str(trace), "--by", by, "--sort", "blocks", "--json").out)["rows"]
-    order = [(by in grouping.PLACES and str(row[by]).startswith("("), -row["count"]) for row in rows]
-    assert len(order) > 1 and order == sorted(order)
 
 
 def size_of(value: int) -> str:
@@ -204,15 +195,6 @@ def test_without_a_file_the_newest_here_is_read(
         done = call(verb, *more)
         assert (done.code, done.err) == (0, "cuptimem: reading new\\n.cmem, the newest here\n")
         assert verb != "summary" or done.out == call("summary", "new\n.cmem", "--json").out
-
-
-@pytest.mark.parametrize("verb", READERS)
-def test_without_a_file_and_without_a_trace_here(
-    call: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = call(verb)
-    assert (done.code, done.out) == (2, "") and one_line(done.err) and "cuptimem run script.py" in done.err
 
 
 # -- what cannot be read -------------------------------------------------------------------------------------------

@@ -14,13 +14,12 @@ from benchmarks.synthetic import write_synthetic
 from cuptimem.cli import kernels as kernels_verb
 from cuptimem.cli import ledger as ledger_verb
 from cuptimem.cli import reading
-from cuptimem.output import json
 from cuptimem.output.text import blocks, fragmentation_views, terminal, text, views
 from cuptimem.output.text.words import size
 from cuptimem.report.load import from_dict
 from tests.conftest import Result
 from tests.tools.cli import driver_sample, sample
-from tests.tools.cli.driver_sample import GIB, MIB, MODEL, MULTIPLY, STALL
+from tests.tools.cli.driver_sample import GIB, MIB, MODEL, MULTIPLY
 
 Run = Callable[..., Result]
 Make = Callable[..., cuptimem.Report]
@@ -92,11 +91,6 @@ def test_ledger(make: Make) -> None:
     assert "\n".join(ledger(make())) == LEDGER
 
 
-def test_ledger_with_room_shows_code(make: Make) -> None:
-    row = next(line for line in ledger(make(), width=120) if "NCCL, virtual" in line)
-    assert row.endswith("project/big.py:8   train     dist.all_reduce(y)")
-
-
 def test_optional_columns_go_before_the_others_are_cut() -> None:
     columns = (
         blocks.Column("bytes", right=True),
@@ -141,34 +135,6 @@ def test_lines_that_are_not_shown_are_summed(make: Make) -> None:
     assert any("(1 more line)" in line for line in lines)  # page-locked
 
 
-def test_stacks_of_one_line_are_one_row(make: Make, folder: Path) -> None:
-    raw = driver_sample.analysis(folder)
-    raw["stacks"][30] = [*raw["stacks"][driver_sample.MULTIPLY], *raw["stacks"][driver_sample.MODEL]]
-    library = driver_sample.line("device", "libcublas.so.13", 30, MIB, 1)
-    raw["ledger"] = [driver_sample.ledger(driver=[*driver_sample.LIBRARIES, library])]
-    rows = [line for line in ledger(from_dict("missing.cmem", raw)) if "big.py:9" in line]
-    assert [row.split()[:6] for row in rows] == [["33.0", "MiB", "0", "%", "3", "cuBLAS"]]
-
-
-def test_what_a_backward_took_is_a_row_of_its_own(make: Make) -> None:
-    own = [driver_sample.line("device", "libcublas.so.13", MULTIPLY, MIB, 1, backward=back) for back in (False, True)]
-    rows = [line.split() for line in ledger(make(ledger=[driver_sample.ledger(driver=own)])) if "big.py:9" in line]
-    assert [row[5:7] for row in rows] == [["cuBLAS", "project/big.py:9"], ["cuBLAS", "backward"]]
-
-
-def test_pytorchs_host_memory_of_an_unknown_caller(make: Make) -> None:
-    host = {"device": "host", "bytes": MIB, "peak": MIB, "live": [driver_sample.line("host", "", 0, MIB, 1, True)]}
-    assert any(line.split() == ["1.0", "MiB", "1", "PyTorch", "(no", "Python", "line)"]
-               for line in ledger(make(driver=driver_sample.driver(host=host))))  # fmt: skip
-
-
-def test_one_record_agrees(make: Make) -> None:
-    check = {"records": 1, "matched": 1, "missing": 0, "differ": 0, "alone": 0, "dropped": 0}
-    assert "CUPTI's one record agrees with them." in prose(
-        ledger(make(driver=driver_sample.driver(record_check=check)))
-    )
-
-
 def test_a_device_whose_memory_is_the_hosts(make: Make) -> None:
     row = driver_sample.ledger(host=4 * GIB, page_cache=3 * GIB, driver_reserved=None, own=None)
     one = make(ledger=[row]).ledger()
@@ -202,14 +168,6 @@ def test_others_in_the_context(make: Make) -> None:
     said = prose(ledger(make(ledger=[driver_sample.ledger(others=None, context_measured=False)])))
     assert "it is in the context (what came later in the residual)" in said
     assert "1 % context and earlier" in said and "Other memory from that time stands in it, too." in said
-
-
-def test_a_residual_of_nothing_is_shown_and_not_explained(make: Make) -> None:
-    row = driver_sample.ledger()
-    whole = {**row, "used": row["used"] - row["residual"], "residual": 0}
-    lines = ledger(make(ledger=[whole]))
-    assert [line.split() for line in lines if "residual" in line] == [["0", "B", "0", "%", "residual"]]
-    assert not any("not traced" in line for line in lines)
 
 
 def test_what_speaks_against_it(make: Make) -> None:
@@ -291,34 +249,6 @@ def test_what_lies_between_two_measurements_is_said(make: Make, tensors: int) ->
     assert (said in prose(ledger(report))) == (said in prose(str(report).splitlines())) == (tensors == 30 * GIB)
 
 
-@pytest.mark.parametrize(("tensors", "after_s"), [(40, 1), (40, -1), (60, 1)])
-def test_that_tensors_had_more_elsewhere_is_said(folder: Path, tensors: int, after_s: int) -> None:
-    """Where PyTorch's allocator held as much there. Within a hundredth nothing is said."""
-    raw = driver_sample.analysis(folder)
-    (device,) = (one for one in raw["devices"] if one["device"] == "cuda:0")
-    one = driver_sample.ledger(tensors=tensors * GIB, cached=82 * GIB - tensors * GIB)
-    device |= {"reserved_peak": 82 * GIB, "peak": 60 * GIB + one["rounding"]}
-    device["peak_time_ns"] = one["time_ns"] - after_s * 1_000_000_000
-    raw["ledger"] = [one]
-    report = from_dict("other.cmem", raw)
-    said = {1: "before this moment: what they gave back", -1: "behind this moment: others had less"}[after_s]
-    more = f"Tensors had 20.0 GiB more at their peak ({size(device['peak'])})"
-    for view in (prose(ledger(report)), prose(str(report).splitlines())):
-        assert (more in view, said in view) == (tensors == 40, tensors == 40)
-
-
-def test_headline(make: Make) -> None:
-    lines = str(make()).splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("  cuda:0: 96.0 GiB used"))
-    assert lines[at : at + 4] == [
-        "  cuda:0: 96.0 GiB used at its fullest, 12.0 s after the start:",
-        "    tensors 60.0 GiB, cached 22.0 GiB, NCCL 8.0 GiB, libmine.so 1.0 GiB,",
-        "    cuBLAS 33.0 MiB, (unknown) 3.0 MiB, pool slack 29.0 MiB, context 512.0 MiB,",
-        "    other processes 2.0 GiB, residual 2.4 GiB",
-    ]
-    assert sum("used at its fullest" in line for line in lines) == 1  # not the one at the end, too
-
-
 def test_many_libraries_are_summed_in_the_headline(make: Make) -> None:
     libraries = [driver_sample.line("device", f"lib{i}.so", 0, (9 - i) * MIB, 1) for i in range(8)]
     said = prose(str(make(ledger=[driver_sample.ledger(driver=libraries)])).splitlines())
@@ -332,14 +262,6 @@ def test_a_missing_driver_level_is_one_line(make: Make) -> None:
         assert len(lines) == 1 and said in lines[0]
     lines = [line for line in str(make(ledger=[])).splitlines() if "ledger" in line]
     assert lines == ["  no ledger: the devices were never asked, for the recording ended too soon"]
-
-
-@pytest.mark.parametrize("reason", ["no CUDA in this process", ""])
-def test_no_noise_on_the_cpu(folder: Path, reason: str) -> None:
-    bare = from_dict("missing.cmem", sample.analysis(folder))
-    level = driver_sample.driver(mode="none", reason=reason, allocations=0, frees=0, devices=[])
-    told = from_dict("missing.cmem", sample.analysis(folder) | {"driver": level, "ledger": []})
-    assert str(told) == str(bare)
 
 
 # -- fragmentation -------------------------------------------------------------------------------------------------
@@ -394,23 +316,6 @@ def of_one_line(folder: Path, segments: int) -> list[str]:
     return fragmentation(from_dict("missing.cmem", raw))
 
 
-def test_of_a_segment_not_all_stacks_are_known(make: Make) -> None:
-    one = driver_sample.fragmentation()
-    pins = [{"stack": MODEL, "bytes": MIB, "count": 2, "pinned": 2 * GIB}] * fragmentation_views.SEGMENT_PINS
-    for known, shown in ((pins, "≥ 16"), (pins[1:], " 14")):
-        one["segments"][0]["pins"] = known
-        (row,) = [line for line in fragmentation(make(fragmentation=[one])) if "2.0 GiB   2.0 GiB" in line]
-        assert row.split("1.0 GiB")[1].split("project")[0].rstrip().endswith(shown)
-
-
-def test_a_line_keeps_a_segment_once(folder: Path) -> None:
-    lines = of_one_line(folder, 1)
-    rows = [line.split() for line in lines if "big.py:7" in line]
-    assert rows[0][:6] == ["2.0", "GiB", "4.0", "MiB", "1", "project/big.py:7"]
-    assert [row[row.index("project/big.py:7") + 1] for row in rows] == ["train", "train"]  # nothing like "+1"
-    assert "≥" not in "".join(lines)
-
-
 def test_a_line_keeps_at_least_what_is_listed(folder: Path) -> None:
     lines = of_one_line(folder, 2)
     row = next(line for line in lines if "big.py:7" in line).split()
@@ -437,38 +342,6 @@ def expandable(*ranges: tuple[int, int], total: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("segment", "drawn"),
-    [
-        (expandable((8, 8)), "#" * 24),
-        (expandable((8, 8), (24, 16)), "#" * 6 + "." * 6 + "#" * 12),
-        (expandable((0, 4), (31, 1)), "###" + "." * 20 + "+"),
-        (expandable((0, 1), (1000, 1000)), "+" + "." * 11 + "#" * 12),
-        (expandable((0, 100), (101, 100)), "#" * 11 + "++" + "#" * 11),
-        (expandable((0, 8), (16, 8), total=101), "#" * 8 + "." * 8 + "#" * 8 + "…"),
-    ],
-)
-def test_an_expandable_segment_to_scale(make: Make, segment: dict[str, Any], drawn: str) -> None:
-    lines = fragmentation(make(fragmentation=[driver_sample.fragmentation(segments=[segment])]))
-    row = lines[next(i for i, line in enumerate(lines) if line.startswith("Expandable segments")) + 2]
-    assert row.endswith(drawn) and f" {segment['ranges_total'] - 1} " in row
-
-
-def test_stacks_of_a_line_may_keep_the_same_handles(make: Make, folder: Path) -> None:
-    raw = driver_sample.analysis(folder)
-    one = driver_sample.fragmentation(segments=[expandable((0, 8))])
-    raw["stacks"][MULTIPLY] = [("/lib/python3.11/site-packages/torch/f.py", "f", 3, 3, 0, 9, None, 0)]
-    raw["stacks"][MULTIPLY] += raw["stacks"][MODEL]
-    one["segments"][0]["pins"].append({"stack": MULTIPLY, "bytes": MIB, "count": 1, "pinned": 5 * MIB})
-    one["pins"] = [
-        {"stack": stack, "bytes": MIB, "count": 1, "pinned": kept * MIB, "segments": 1}
-        for stack, kept in ((MULTIPLY, 5), (MODEL, 3))
-    ]
-    raw["fragmentation"] = [one]
-    row = next(line for line in fragmentation(from_dict("missing.cmem", raw)) if "big.py:7" in line).split()
-    assert row[:7] == ["≥", "5.0", "MiB", "2.0", "MiB", "≥", "1"]
-
-
-@pytest.mark.parametrize(
     ("torch", "variable"),
     [
         ("2.4.1", "PYTORCH_CUDA_ALLOC_CONF"),
@@ -492,23 +365,6 @@ def test_fragmentation_says_what_failed_it(make: Make) -> None:
     unknown = driver_sample.fragmentation(free_on_device=None, largest_request=None)
     said = prose(fragmentation(make(fragmentation=[unknown])))
     assert "free on the device not known" in said and "were free in all" not in said and "Enough was free" not in said
-
-
-@pytest.mark.parametrize(
-    ("cache", "expandable", "said"),
-    [
-        (0, 0, "Nothing of that would come back"),
-        (MIB, MIB, "empty_cache() would return 1.0 MiB."),
-        (0, MIB, "empty_cache() would return nothing; with expandable segments 1.0 MiB"),
-    ],
-)
-def test_what_would_come_back(make: Make, cache: int, expandable: int, said: str) -> None:
-    row = driver_sample.fragmentation(
-        what="peak", asked=None, empty_cache_returns=cache, expandable_returns=expandable, segments=[], pins=[]
-    )
-    lines = fragmentation(make(fragmentation=[row]))
-    assert said in prose(lines) and "refused" not in prose(lines)
-    assert not any("keeps segments" in line or "Segments with" in line for line in lines)
 
 
 # -- kernels -------------------------------------------------------------------------------------------------------
@@ -558,26 +414,6 @@ def test_kernels_that_are_not_listed_count(make: Make) -> None:
     assert lines[6] == "  59 more kernels not shown (-n)"
 
 
-def test_what_looks_the_same_is_one_row(make: Make) -> None:
-    one = driver_sample.kernels()
-    one["names"].append({"name": STALL.replace("ILi4E", "ILi2E"), "count": 10, "ns": 10_000_000})
-    for key in ("early", "late", "deferred_frees"):
-        one[key].append(one[key][0] | {"bytes": GIB, "count": 5})
-    one["early"][1]["wait_ns"] = 50_000_000
-    one["deferred_frees"].append(one["deferred_frees"][0] | {"stream": 0})
-    lines = kernels(make(kernels=one | {"ns": 50_000_000, "names_total": 3}))
-    assert lines[4].split()[:4] == ["40", "ms", "80", "%"]
-    assert lines[4].endswith("1,010  39.6 µs  vectorized_elementwise_kernel<FillFunctor>, 2 of this name")
-    rows = [line.split() for line in lines]
-    assert [row for row in rows if "project/big.py:7" in row][0][:5] == ["2.0", "GiB", "6", "50", "ms"]
-    assert [row for row in rows if "project/big.py:8" in row][0][:3] == ["1.0", "GiB", "17"]
-    assert [row for row in rows if "project/big.py:9" in row] == [
-        ["1.0", "GiB", "8", "0x5581", "project/big.py:9", "train", "torch.mm(y,", "y)"],
-        ["2.0", "MiB", "3", "default", "project/big.py:9", "train", "torch.mm(y,", "y)"],
-    ]
-    assert kernels(make(kernels=one), top=1)[-1] == "  1 more line not shown (-n)"
-
-
 def test_a_graph_is_one_launch_of_many(make: Make) -> None:
     said = "  A CUDA graph is one launch of many kernels."
     assert said in kernels(make(kernels=driver_sample.kernels(ran=1501)))
@@ -588,28 +424,6 @@ def test_kernels_and_nothing_that_waits(make: Make) -> None:
     lines = kernels(make(kernels=driver_sample.kernels(early=[], late=[], deferred_frees=[], dropped=0)))
     assert lines[-1] == "  No block was there 1.0 ms before any kernel, or 1.0 ms after the last."
     assert not any(line.startswith("!") for line in lines)
-
-
-# -- JSON ----------------------------------------------------------------------------------------------------------
-
-
-def test_json_of_what_is_unknown_is_null(make: Make) -> None:
-    row = driver_sample.ledger(
-        others=None, own=None, context=None, context_measured=False, driver_reserved=None, total=None
-    )
-    report = make(ledger=[row])
-    one = json.ledger(report, (report.ledger(),))["ledgers"][0]
-    assert {key for key, value in one.items() if value is None} == {
-        "total",
-        "own",
-        "context",
-        "others",
-        "host",
-        "page_cache",
-        "driver_reserved",
-    }
-    nobody = next(line for line in one["lines"] if line["part"] == "driver" and line["library"] is None)
-    assert (nobody["name"], nobody["line"], nobody["stack"], nobody["stack_lost"]) == ("(unknown)", None, [], False)
 
 
 # -- the verbs -----------------------------------------------------------------------------------------------------

@@ -85,7 +85,3 @@ def test_it_is_what_is_in_use_and_what_the_process_has(make: Make) -> None:
         growth = make(resident, rest).process_growth
         assert growth is not None
         assert (growth.bytes, growth.begin, growth.tensors) == (40 * MIB, begin * MIB, tensors * MIB)
-
-
-def test_without_samples_nothing_is_said(make: Make) -> None:
-    assert make(STEADY, [300 * MIB]).process_growth is None

@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -59,23 +58,3 @@ def test_every_command_in_the_text_is_taken() -> None:
         known = module_of(home).parser().own_options()
         options = [word for word in words if word.startswith("-") and word != "--try"]
         assert all(option in known for option in options), command
-
-
-def same(shown: Any, given: Any) -> None:
-    """What is shown is given; keys may be left out of the example, items may not."""
-    if isinstance(shown, dict):
-        for key, value in shown.items():
-            same(value, given[key])
-    elif isinstance(shown, list):
-        assert len(shown) == len(given)
-        for one, other in zip(shown, given, strict=True):
-            same(one, other)
-    else:
-        assert shown == given
-
-
-def test_the_answer_is_given(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    found = re.search(r"```json\n\$ cuptimem ([^\n]*)\n(.*?)```", TEXT, re.DOTALL)
-    assert found is not None
-    assert main(shlex.split(found.group(1))) == 0
-    same(json.loads(found.group(2)), json.loads(capfd.readouterr().out))

@@ -8,24 +8,14 @@ import pytest
 
 import cuptimem
 from cuptimem.output import json
-from cuptimem.output.text import blocks, text, tree_views, views
+from cuptimem.output.text import text, tree_views
 from tests.tools.cli import stacked
-from tests.tools.cli.stacked import ATTENTION, CALL, DATA, LINEAR, MAIN, MLP, STEP, TRAIN, Call
+from tests.tools.cli.stacked import Call
 
 
 def lines(report: cuptimem.Report, least: float = 0.01, inverted: bool = False, width: int | None = None) -> list[str]:
     shown = tree_views.full(report.peak, least, inverted)
     return text.render(shown[2:], width).splitlines()[1:]
-
-
-def test_calls_that_lead_to_one_another_alone_do_not_step_to_the_right(tmp_path: Path) -> None:
-    assert lines(stacked.trained(tmp_path)) == [
-        "  90 B   90 %       3  ├ train.py:9 main",
-        "  90 B   90 %       3  │ loop.py:90 Loop.step +2",
-        "  70 B   70 %       2  │ ├ gpt.py:30 Attention.forward +2",
-        "  20 B   20 %       1  │ └ gpt.py:50 MLP.forward +1",
-        "  10 B   10 %       1  └ train.py:4 load",
-    ]
 
 
 def test_inverted(tmp_path: Path) -> None:
@@ -36,44 +26,6 @@ def test_inverted(tmp_path: Path) -> None:
         "  20 B   20 %       1  ├ gpt.py:50 MLP.forward +4",
         "  20 B   20 %       1  │ train.py:9 main",
         "  10 B   10 %       1  └ train.py:4 load",
-    ]
-
-
-def test_what_is_too_small_is_summed(tmp_path: Path) -> None:
-    rows: list[tuple[int, str, list[Call]]] = [
-        (80, "forward", [LINEAR, ATTENTION, MAIN]),
-        (5, "forward", [LINEAR, MLP, MAIN]),
-        (4, "forward", [STEP, MAIN]),
-        (3, "forward", [MAIN]),
-        (6, "data", [DATA]),
-        (2, "before start", []),
-    ]
-    report = stacked.report(tmp_path, rows)
-    assert lines(report, least=0.5) == [
-        "  92 B   92 %       4  ├ train.py:9 main",
-        "  80 B   80 %       1  │ ├ gpt.py:30 Attention.forward +1",
-        "   9 B    9 %       2  │ ├ (2 smaller ones)",
-        "   3 B    3 %       1  │ └ (by the line above itself)",
-        "   8 B    8 %       2  └ (2 smaller ones)",
-    ]
-    everything = lines(report, least=0)
-    assert any(line.endswith("(before start)") for line in everything) and not any("smaller" in s for s in everything)
-
-
-def test_small_lines_beside_a_chain_are_counted_where_it_ends(tmp_path: Path) -> None:
-    rows: list[tuple[int, str, list[Call]]] = [
-        (60, "forward", [LINEAR, ATTENTION, STEP, TRAIN, MAIN]),
-        (37, "forward", [LINEAR, MLP, STEP, TRAIN, MAIN]),
-        (2, "forward", [CALL, TRAIN, MAIN]),
-        (1, "forward", [CALL, MAIN]),
-    ]
-    assert lines(stacked.report(tmp_path, rows), least=0.05) == [
-        "  100 B  100 %       4  └ train.py:9 main",
-        "   99 B   99 %       3    loop.py:70 Loop.train",
-        "   97 B   97 %       2    loop.py:90 Loop.step",
-        "   60 B   60 %       1    ├ gpt.py:30 Attention.forward +1",
-        "   37 B   37 %       1    ├ gpt.py:50 MLP.forward +1",
-        "    3 B    3 %       2    └ (2 smaller ones beside these calls)",
     ]
 
 
@@ -133,9 +85,3 @@ def test_a_deep_stack_needs_no_recursion(tmp_path: Path) -> None:
     assert len(lines(report, least=0)) > deep // 500
     (tree,) = json.tree(report, (report.peak,), False)["trees"]
     assert len(tree["nodes"]) == deep + 1
-
-
-def test_nothing(tmp_path: Path) -> None:
-    report = stacked.report(tmp_path, [])
-    assert not any(isinstance(block, blocks.Table) for block in tree_views.full(report.peak, 0.01, False))
-    assert "Nothing was allocated" in text.render(views.tree(report, [], 0.01, False))

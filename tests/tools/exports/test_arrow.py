@@ -56,21 +56,6 @@ def test_rows_are_those_of_json(trace: str, report: Report, tmp_path: Path) -> N
     assert sums == {name: [allocated, end] for name, (_, end, allocated) in totals(report).items()}
 
 
-def test_stacks_are_texts(traces: Callable[[str], str]) -> None:
-    found = rows_of(cuptimem.open(traces("plain")).to_arrow())
-    assert {row["stack"] for row in found} == {"main (train.py:10)", "main (train.py:11);forward (model.py:20)"}
-    backward = rows_of(cuptimem.open(traces("backward")).to_arrow())
-    assert [row["stack"] == row["origin"] for row in backward] == [False]
-
-
-def test_a_device_and_a_second_reading(traces: Callable[[str], str]) -> None:
-    report = cuptimem.open(traces("two_devices"))
-    only = report.to_arrow("cpu")
-    assert [row["device"] for row in rows_of(only)] == ["cpu"] == [row["device"] for row in rows_of(only)]
-    with pytest.raises(Error):
-        report.to_arrow("cuda:7").__arrow_c_stream__()
-
-
 def test_batches_are_bounded(tmp_path: Path) -> None:
     """Each has 65,536 rows and what one batch of the reader ends beyond, and its own texts alone."""
     write_synthetic(str(tmp_path / "a.cmem"), 500_000)

@@ -105,18 +105,6 @@ def test_weights_are_balanced_by_address(trace: str, report: Report, tmp_path: P
     assert seen == (wanted or {"no allocations": (0, 0, 0)})  # the profiler opens no profile without a thread
 
 
-def test_steps_and_stacks(traces: Callable[[str], str], tmp_path: Path) -> None:
-    (thread,) = exported(traces("plain"), tmp_path / "out.json")["threads"]
-    table = thread["nativeAllocations"]
-    assert {tuple(names(thread, stack)) for stack in table["stack"] if stack is not None} == {
-        ("main",),
-        ("main", "forward"),
-    }
-    markers = thread["markers"]
-    assert markers["length"] >= 11 and set(markers["phase"]) == {1}
-    assert all(begin <= end for begin, end in zip(markers["startTime"], markers["endTime"], strict=True))
-
-
 def test_columns_are_written_in_pieces(
     traces: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,27 +71,6 @@ def test_csv_sums_to_the_report(trace: str, report: Report, tmp_path: Path) -> N
         assert cell.isprintable() and not cell.startswith(("=", "@", "+", "-"))
 
 
-def test_what_walks_said_of_blocks(traces: Callable[[str], str], tmp_path: Path) -> None:
-    """The same in csv, json, the slices for Perfetto and memory_viz's events as in the report."""
-    trace = traces("labelled")
-    (parameter, *_) = cuptimem.open(trace).peak.contributors
-    assert (parameter.category, parameter.qualified, parameter.bytes) == ("parameter", "net.0", 4096)
-    folder = made(trace, "csv", tmp_path / "out")
-    with (folder / "allocations.csv").open(newline="", encoding="utf-8") as file:
-        rows = {row["bytes"]: row for row in csv.DictReader(file)}
-    assert [rows["4096"][name] for name in ("category", "module", "saved_by")] == ["parameter", "net.0", ""]
-    assert [rows["100"][name] for name in ("category", "module")] == ["temporary", ""]
-    lines = made(trace, "json", tmp_path / "out.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
-    assert [row["module"] for row in found if row.get("bytes") == 4096] == ["net.0"]
-    chrome = json.loads(made(trace, "chrome", tmp_path / "out.json").read_text())
-    slices = [one["args"] for one in chrome["traceEvents"] if one.get("args", {}).get("bytes") == 4096]
-    assert [(one["category"], one["module"]) for one in slices if "category" in one] == [("parameter", "net.0")]
-    viz = pickle.loads(made(trace, "memory-viz", tmp_path / "out.pickle").read_bytes())
-    said = [one["user_metadata"] for one in viz["device_traces"][0] if "user_metadata" in one]
-    assert said == ["parameter, net.0, other", "temporary, other"]
-
-
 def test_json_sums_to_the_report(trace: str, report: Report, tmp_path: Path) -> None:
     path = made(trace, "json", tmp_path / "out.jsonl")
     rows = [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
@@ -108,16 +87,6 @@ def test_json_sums_to_the_report(trace: str, report: Report, tmp_path: Path) -> 
     assert len(by_kind["step"]) == len(report.steps)
     (head,) = by_kind["recording"]
     assert head["state"] == report.state and head["missing"] == list(events.caveats(report))
-
-
-def test_one_table_and_one_device(traces: Callable[[str], str], tmp_path: Path) -> None:
-    trace = traces("two_devices")
-    path = made(trace, "csv", tmp_path / "a.csv", table="allocations", device="cuda:1")
-    rows = list(csv.DictReader(path.open(newline="")))
-    assert [(row["device"], row["bytes"], row["requested"]) for row in rows] == [
-        ("cuda:1", "512", "500"),
-        ("cuda:1", "1024", ""),
-    ]
 
 
 names = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=30)
@@ -209,11 +178,6 @@ def test_collapsed_sums_to_the_report(trace: str, report: Report, tmp_path: Path
     assert sum(found.values()) == expected
 
 
-def test_collapsed_stacks(traces: Callable[[str], str], tmp_path: Path) -> None:
-    found = stack_lines(made(traces("plain"), "collapsed", tmp_path / "out.txt", what="allocated").read_text())
-    assert found == {"main (train.py:10)": 12 * 512, "main (train.py:11);forward (model.py:20)": 12 * 2048}
-
-
 # -- chrome --------------------------------------------------------------------------------------------------------
 
 
@@ -287,26 +251,6 @@ def test_chrome_leaves_small_blocks_to_the_counters(traces: Callable[[str], str]
     assert {e["args"]["bytes"] for e in whole["traceEvents"] if e["ph"] == "b"} == {2048}
     assert max(e["args"]["bytes"] for e in whole["traceEvents"] if e["ph"] == "C") == cuptimem.open(trace).peak.bytes
     assert any("1.0 KiB" in note for note in whole["otherData"]["missing"])
-
-
-def test_memory_events_have_what_torch_profiler_writes(traces: Callable[[str], str], tmp_path: Path) -> None:
-    whole = chrome(traces("two_devices"), tmp_path / "out.json")
-    memory = [e for e in whole["traceEvents"] if e["name"] == "[memory]"]
-    assert [
-        (
-            m["args"]["Device Type"],
-            m["args"]["Device Id"],
-            m["args"]["Bytes"],
-            m["args"]["Total Allocated"],
-            m["args"]["Total Reserved"],
-        )
-        for m in memory
-    ] == [
-        (1, 1, 512, 512, 2 << 20),
-        (1, 1, 1024, 1536, 2 << 20),
-        (1, 1, -512, 1024, 2 << 20),
-        (0, -1, 300, 300, 0),
-    ]
 
 
 # -- all of them ---------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from cuptimem.cli import main
 from cuptimem.output import exports
 from cuptimem.output.exports import Options
-from cuptimem.output.exports.perfetto import MANIFEST, aligned
+from cuptimem.output.exports.perfetto import MANIFEST
 from tests import browser
 from tests.conftest import ROOT
 from tests.tools.exports import perfetto_ui
@@ -82,12 +82,6 @@ def test_steps_of_all_ranks_begin_together(ranks: list[str], tmp_path: Path) -> 
     assert len({one["pid"] for file in files for one in file["traceEvents"]}) == 3
     blocks = [{one["id"] for one in file["traceEvents"] if one["ph"] == "b"} for file in files]
     assert all(blocks) and sum(map(len, blocks)) == len(set.union(*blocks))
-
-
-def test_offsets_are_the_median_of_the_steps_in_common() -> None:
-    first = {("training", step): 100 * step for step in range(5)}
-    slow = {("training", step): 40 + 100 * step + (7000 if step == 4 else 0) for step in range(1, 5)}
-    assert aligned([first, slow, {("evaluation", 0): 5}]) == [0, -40, None]
 
 
 def test_a_rank_without_steps_is_said(ranks: list[str], tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from cuptimem.output import exports
 from cuptimem.output.exports import Options
 from cuptimem.output.exports.stacked import KINDS
 from cuptimem.report.model import Report
-from tests.tools.exports.conftest import HOSTILE
 
 # Name, number, type (a scalar or a message), and whether it is repeated, as google/pprof's profile.proto has them.
 MESSAGES: dict[str, tuple[tuple[str, int, str, bool], ...]] = {
@@ -90,35 +89,6 @@ def test_every_kind_sums_to_the_report(trace: str, report: Report, tmp_path: Pat
     for device in report.devices:
         assert sums[device.name, "peak_space"] == max(device.peak.bytes, device.start)
         assert (sums[device.name, "end_space"], sums[device.name, "allocated_space"]) == (device.end, device.allocated)
-
-
-def test_tables_hang_together(trace: str, tmp_path: Path) -> None:
-    profile = exported(trace, tmp_path / "out.pb.gz")
-    text = profile.string_table
-    assert text[0] == "" and len(set(text)) == len(text)
-    functions = {one.id: one for one in profile.function}
-    locations = {one.id: one for one in profile.location}
-    assert 0 not in functions and 0 not in locations
-    assert {line.function_id for one in profile.location for line in one.line} == set(functions)
-    assert {number for one in profile.sample for number in one.location_id} == set(locations)
-    assert all(one.location_id for one in profile.sample)
-    assert all(not re.search("[\x00-\x1f\u202e]", one) for one in text)
-
-
-def test_stacks_are_innermost_first(traces: Any, tmp_path: Path) -> None:
-    profile = exported(traces("plain"), tmp_path / "out.pb.gz", what="allocated")
-    text = profile.string_table
-    functions = {one.id: one for one in profile.function}
-    lines = {one.id: (text[functions[one.line[0].function_id].name], one.line[0].line) for one in profile.location}
-    stacks = {tuple(lines[number] for number in one.location_id): list(one.value) for one in profile.sample}
-    assert stacks[("forward", 20), ("main", 11)] == [12, 12 * 2048]
-    assert sum(value[1] for value in stacks.values()) == 12 * (2048 + 512)
-
-
-def test_names_are_on_one_line_and_bounded(traces: Any, tmp_path: Path) -> None:
-    profile = exported(traces("hostile"), tmp_path / "out.pb.gz")
-    assert max(map(len, profile.string_table)) <= 1024
-    assert not any(HOSTILE in one for one in profile.string_table)
 
 
 @pytest.mark.extended

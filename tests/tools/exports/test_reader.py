@@ -21,15 +21,6 @@ def everything(trace: str, **more: Any) -> list[tuple[Any, ...]]:
     return [event for batch in _core.Reader(trace, **more) for event in batch]
 
 
-def test_steps_are_the_reports(trace: str, report: Report) -> None:
-    reader = _core.Reader(trace)
-    expected = sorted({(s.index, s.loop, s.begin_ns, s.end_ns) for s in report.steps})
-    if report.devices:  # the report has a row per step and device
-        assert reader.steps == expected
-    ended = [event[2] for batch in reader for event in batch if event[0] == "step" and event[2] is not None]
-    assert ended == [index for index, *_ in reader.steps]
-
-
 def test_what_is_lost_and_how_it_ended(trace: str, report: Report) -> None:
     reader = _core.Reader(trace)
     for _ in reader:

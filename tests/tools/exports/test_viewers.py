@@ -95,34 +95,6 @@ def test_newest_events_only(traces: Callable[[str], str], tmp_path: Path) -> Non
     assert whole["segments"] == newest["segments"]
 
 
-def test_requested_sizes_and_numbers(traces: Callable[[str], str], tmp_path: Path) -> None:
-    whole = snapshot(traces("two_devices"), tmp_path / "out.pickle")
-    assert numbers(whole) == {1: "cuda:1", 2: "cpu"} and whole["device_traces"][0] == []
-    assert [e["action"] for e in whole["device_traces"][1]] == [
-        "segment_alloc",
-        "alloc",
-        "alloc",
-        "free_requested",
-        "free_completed",
-        "oom",
-    ]
-    (segment,) = (s for s in whole["segments"] if s["device"] == 1)
-    assert [(b["state"], b["size"]) for b in segment["blocks"]] == [
-        ("inactive", 1024),
-        ("active_allocated", 1024),
-        ("inactive", (2 << 20) - 2048),
-    ]
-
-
-def test_backward_names_its_node(traces: Callable[[str], str], tmp_path: Path) -> None:
-    whole = snapshot(traces("backward"), tmp_path / "out.pickle")
-    frames = next(e["frames"] for e in whole["device_traces"][0] if e["action"] == "alloc")
-    assert [(f["filename"], f["line"], f["name"]) for f in frames] == [
-        ("backward", 0, "MulBackward0"),
-        ("train.py", 40, "main"),
-    ]
-
-
 def test_loading_calls_nothing(trace: str, tmp_path: Path) -> None:
     """An unpickler that knows no class and no function loads it, and so does no opcode that MemoryViz.js lacks."""
     import pickletools

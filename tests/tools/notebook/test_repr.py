@@ -16,7 +16,7 @@ from cuptimem.output.text import text, views
 from cuptimem.output.text.words import size
 from cuptimem.printable import printable
 from cuptimem.report.chart import Span
-from cuptimem.report.model import Contents, Report, first_lines
+from cuptimem.report.model import Contents, Report
 from tests.tools.notebook import traces
 
 _EMPTY = ("br", "img", "meta", "input", "hr")
@@ -156,15 +156,6 @@ def test_the_layers_sum_to_the_live_bytes(named: tuple[str, Report, str]) -> Non
         assert max(plain.total) == device.peak.bytes
 
 
-def test_the_table_of_a_peak_sums_to_it(named: tuple[str, Report, str]) -> None:
-    for peak in named[1].peaks if named[0] != "many_lines" else ():
-        rows = re.findall(r"<tr><td[^>]*><b>([^<]*)</b></td>", peak._repr_html_() or "")
-        shown, others = first_lines(peak.lines, 10)
-        said = [size(line.bytes) for line in shown] + [size(sum(line.bytes for line in others))] * bool(others)
-        assert rows[: len(said)] == said
-        assert sum(line.bytes for line in (*shown, *others)) == peak.bytes - peak.rest_bytes
-
-
 def test_an_error_of_ours_is_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     report = traces.training(tmp_path / "run.cmem")
 
@@ -193,8 +184,3 @@ def test_the_interactive_page_gives_way_to_the_bound(tmp_path: Path, monkeypatch
     html = report._repr_html_() or ""
     assert "<iframe" not in html and "No interactive picture here: it would have more than" in html
     assert "display: none" not in html and "<img" in html
-
-
-def test_a_list_without_leaks_does_not_say_that_there_are_none(tmp_path: Path) -> None:
-    report = traces.without_steps(tmp_path / "run.cmem")
-    assert report.leaks == () and "How many steps were judged" in (report.leaks._repr_html_() or "")

@@ -103,14 +103,6 @@ def test_many_lines_make_a_small_page(tmp_path: Path, many_lines: int) -> None:
     assert f"{many_lines - stacks_data.ROWS:,} smaller ones are merged" in page
 
 
-def test_a_table_keeps_more_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "ROWS", stacks_data.ROWS + 1000)
-    report = stack_reports.many_lines(tmp_path, stacks_data.ROWS + 3000)
-    table = tables.table(report, report.peaks, "line", "bytes")
-    assert "2,000 smaller ones are merged" in table and len(table) < 1_500_000
-    assert sums(embedded(table)) == [(report.peak.bytes, stacks_data.ROWS + 3000)]
-
-
 def test_a_deep_stack_keeps_both_ends(tmp_path: Path) -> None:
     calls = [("/home/me/deep.py", f"f{i}", i) for i in range(5000)]
     data = stacks_data.of_report(stack_reports.by_hand(tmp_path, {"peak": [(5, 1, "other", calls)]}))
@@ -173,17 +165,6 @@ def test_nothing_of_a_trace_is_markup(tmp_path: Path) -> None:
         page.encode()
 
 
-def test_pages_say_what_is_missing(tmp_path: Path) -> None:
-    for page in everything(stack_reports.damaged(tmp_path)):
-        for said in (
-            "disk full",
-            "12,345 events of steps 4 to 90 are compacted",
-            "12 events found no room",
-            "3 stacks",
-        ):
-            assert said in page
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_diff_is_that_of_diff(tmp_path: Path, seed: int) -> None:
     before, after = stack_reports.some(tmp_path, seed), stack_reports.some(tmp_path, seed + 100)
@@ -214,25 +195,6 @@ def test_equal_recordings_differ_in_nothing(tmp_path: Path) -> None:
     data = embedded(diff.html(before, after, compare(before, after)))["stacks"]
     for what in ("peak", "end"):
         assert data["values"][of(data, what, 0)] == data["values"][of(data, what, 1)]
-
-
-def test_a_line_that_moved_is_one_frame(tmp_path: Path) -> None:
-    """And one that took its number is another."""
-
-    def report(line: int, other: str) -> cuptimem.Report:
-        rows: list[stack_reports.Row] = [
-            (10, 1, "forward", [("/home/me/train.py", "f", line, None, "y = model(x)")]),
-            (5, 1, "forward", [("/home/me/train.py", "f", 7 if line != 7 else 9, None, other)]),
-        ]
-        return stack_reports.by_hand(tmp_path, {"peak": rows})
-
-    before, after = report(5, "old"), report(7, "new")
-    data = embedded(diff.html(before, after, compare(before, after)))["stacks"]
-    values = [data["values"][of(data, "peak", run)] for run in (0, 1)]
-    by_row = [dict(zip(v["row"], v["bytes"], strict=True)) for v in values]
-    assert sorted(by_row[0].values()) == sorted(by_row[1].values()) == [5, 10]
-    shared = set(by_row[0]) & set(by_row[1])
-    assert [by_row[0][row] for row in shared] == [10]
 
 
 def test_what_needs_no_script(tmp_path: Path) -> None:

@@ -251,12 +251,6 @@ def test_what_the_page_would_refuse_is_an_error(tmp_path: Path) -> None:
         writing.fitting(prepare(replace(made, duration_ns=1 << 80)))
 
 
-def test_pictures_of_many_devices_are_as_large_as_those_of_few() -> None:
-    for devices in (1, 2, 3, 8, 16, 64):
-        span = picture._span(devices, 512, 1 << 14, 512)
-        assert devices * span.entries <= 2 << 14 and span.intervals >= 1 and span.blocks >= 16
-
-
 @pytest.mark.scaled
 def test_a_long_cycle_is_far_below_the_limits(tmp_path: Path) -> None:
     trace = tmp_path / "a.cmem"

@@ -396,9 +396,3 @@ def test_names_are_text(tmp_path: Path) -> None:
     texts = [entry[key] for entry in (*found["recordings"], *found["broken"]) for key in ("run", "name")]
     assert all(text.isprintable() for text in texts) and "a\\nb" in texts and "\\udcff\\udcfe" in texts
     json.dumps(found).encode("ascii")
-
-
-def test_a_long_path_is_short_in_the_list(tmp_path: Path) -> None:
-    good(tmp_path, "/".join(["x" * 200] * 15))
-    (entry,) = runs(plugin(tmp_path / "logs"))["recordings"]
-    assert len(entry["run"]) <= 300

@@ -124,15 +124,6 @@ def test_many_lines_are_bounded_and_still_sum_to_the_peak(tmp_path: Path, many_l
     assert sum(line["bytes"] for line in device["lines"]) + device["rest"]["bytes"] == made.peak.bytes
 
 
-def test_lines_have_categories_and_modules(tmp_path: Path) -> None:
-    from tests.tools.cli import labelled
-
-    (device,) = data.prepare(labelled.report(tmp_path))["devices"]
-    found = {row["category"]: row["module"] for row in device["lines"]}
-    assert found["optimizer state"] == found["gradient +1"] == "net.0" and found["input"] == ""
-    assert {row["category"] for row in data.prepare(report(tmp_path))["devices"][0]["lines"]} == {""}
-
-
 def test_a_line_of_an_older_version_has_no_category(tmp_path: Path) -> None:
     from cuptimem.errors import Error
     from cuptimem.tensorboard import checks
@@ -191,26 +182,6 @@ def test_comparison_sums_to_both_peaks(tmp_path: Path) -> None:
     for side, whole in (("before", 4096), ("after", 3 * 4096)):
         assert sum(row[side] for row in device["rows"]) + device["rest"][side] == whole
     assert [(row["before"], row["after"]) for row in device["rows"]] == [(4000, 12000), (96, 288)]
-
-
-def test_a_moved_line_is_the_same_line(tmp_path: Path) -> None:
-    from cuptimem.tensorboard.comparison import compare
-
-    def side(line: int, size: int) -> dict[str, Any]:
-        row = {"file": "/a/train.py", "line": line, "function": "f", "code": "y = g(x)", "where": f"a/train.py:{line}"}
-        return {
-            "devices": [
-                {
-                    "name": "cpu",
-                    "peak": size,
-                    "rest": {"bytes": 0},
-                    "lines": [{**row, "bytes": size, "phase": "forward"}],
-                }
-            ]
-        }
-
-    (device,) = compare(side(5, 10), side(9, 30))
-    assert [(row["before"], row["after"], row["where"]) for row in device["rows"]] == [(10, 30, "a/train.py:9")]
 
 
 TRAVERSALS = [
