@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from types import CodeType
 
-from cuptimem.simulation.places import source
+from cuptimem.simulation.places import tree
 
 _HARMLESS = frozenset({"shape", "dtype", "device", "ndim", "requires_grad", "size", "dim", "numel", "stride"})
 _EXCLUSIVE = (ast.If, ast.IfExp, ast.Match)
@@ -83,13 +83,11 @@ def _function(code: CodeType) -> tuple[_Found, ...]:
 @lru_cache(None)
 def _functions(file: str) -> dict[tuple[str, int], ast.AST]:
     """By their names and first lines."""
-    try:
-        tree = ast.parse(source(file))
-        functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if (module := tree(file)) is None:
         return {}
+    functions = [one for one in ast.walk(module) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
     firsts = ((one, line.lineno) for one in functions for line in (one, *one.decorator_list))
-    return {("<module>", 1): tree, **{(one.name, line): one for one, line in firsts}}
+    return {("<module>", 1): module, **{(one.name, line): one for one, line in firsts}}
 
 
 def _inside(node: ast.AST, statement: ast.stmt | None, way: _Way) -> Iterator[_Found]:

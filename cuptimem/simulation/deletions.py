@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from importlib.util import decode_source
 from types import CodeType
 from typing import Any, NamedTuple
@@ -83,17 +84,17 @@ class Deletions:
         raising = _raising_lines(tree)
         module = compile(tree, file, "exec", dont_inherit=True)
         read_inside = _read_inside(module) if is_main else None
-        self._functions = {}
+        self._functions: dict[tuple[str, int], Callable[[], _Function]] = {}  # few of a file's are asked for
         for key, code in _codes(module).items():
             if code.co_flags & _FUNCTION:
-                self._functions[key] = _Function(code, known, raising, set())
+                self._functions[key] = cache(partial(_Function, code, known, raising, set()))
             elif key[0] == "<module>" and read_inside is not None:
-                self._functions[key] = _Function(code, known, raising, read_inside | defined)
+                self._functions[key] = cache(partial(_Function, code, known, raising, read_inside | defined))
 
     def all(self) -> Iterator[tuple[str, int]]:
         """The names with the lines of the statements behind which they can be deleted, all of them at once."""
         for one in self._functions.values():
-            yield from one.chosen()
+            yield from one().chosen()
 
     def deleted(self, code: CodeType, offset: int) -> tuple[tuple[str, int], ...]:
         """The names that would be deleted at an instruction of the source as it is, each with the line of its `del`."""
@@ -102,7 +103,7 @@ class Deletions:
             return ()
         before = [one for one in dis.get_instructions(code) if one.offset <= max(0, offset)]
         one = before[-1]  # the offset may be in the cache behind it
-        return self._functions[key].deleted(one)
+        return self._functions[key]().deleted(one)
 
     def is_read_behind(self, code: CodeType, offset: int, name: str) -> bool:
         """Whether a way from behind an instruction may read the name before it is bound again, or deletes it. True
@@ -111,7 +112,7 @@ class Deletions:
         if key not in self._functions or self._plain.get(key) != code:
             return True
         before = [one for one in dis.get_instructions(code) if one.offset <= max(0, offset)]
-        return self._functions[key].is_read_behind(before[-1], name)
+        return self._functions[key]().is_read_behind(before[-1], name)
 
 
 def edited(source: str | bytes, file: str, places: Iterable[tuple[str, int]]) -> tuple[ast.Module, int]:

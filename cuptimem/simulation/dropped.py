@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from cuptimem.simulation.places import source
+from cuptimem.simulation.places import tree
 
 _DROPS = frozenset({"detach", "item", "tolist", "argmax", "data", "shape", "size", "dim", "numel", "dtype", "device"})
 _PLAIN = frozenset({"float", "int", "bool", "len", "print", "str"})
@@ -30,8 +30,8 @@ _RETURNED = "return"  # no name
 
 @lru_cache(None)
 def _of_line(file: str, line: int) -> str | None:
-    tree = _tree(file)
-    statement, scope = _statement(tree, line) if tree is not None else (None, None)
+    module = tree(file)
+    statement, scope = _statement(module, line) if module is not None else (None, None)
     if isinstance(statement, ast.Return):
         return "" if statement.value is not None and _is_plain(statement.value) else _RETURNED
     if isinstance(statement, ast.Expr):
@@ -50,19 +50,11 @@ def _of_line(file: str, line: int) -> str | None:
     return target.id
 
 
-@lru_cache(None)
-def _tree(file: str) -> ast.Module | None:
-    try:
-        return ast.parse(source(file))
-    except (SyntaxError, ValueError):  # the latter: of null bytes
-        return None
-
-
-def _statement(tree: ast.Module, line: int) -> tuple[ast.stmt | None, _Scope]:
+def _statement(module: ast.Module, line: int) -> tuple[ast.stmt | None, _Scope]:
     """The innermost one that has the line, and what its variables belong to."""
     found: ast.stmt | None = None
-    scope: _Scope = tree
-    for node in ast.walk(tree):  # outer ones come first
+    scope: _Scope = module
+    for node in ast.walk(module):  # outer ones come first
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
             found = node
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn.modules import module as calls
 
 from cuptimem.simulation.last_use import forget
-from cuptimem.simulation.places import is_programs, source
+from cuptimem.simulation.places import is_programs, source, tree
 
 _LIBRARY = "torch.nn.modules."
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -231,10 +231,9 @@ def _registers(file: str) -> bool:
 @lru_cache(None)
 def _nodes(file: str) -> tuple[tuple[ast.AST, ast.AST, str], ...]:
     """Each with the node around it, and the class."""
-    try:
-        found: list[tuple[ast.AST, ast.AST, str]] = [(one, one, "") for one in [ast.parse(source(file))]]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if (module := tree(file)) is None:
         return ()
+    found: list[tuple[ast.AST, ast.AST, str]] = [(module, module, "")]
     for node, _, name in found:
         inside = node.name if isinstance(node, ast.ClassDef) else name
         found += [(one, node, inside) for one in ast.iter_child_nodes(node)]

@@ -5,6 +5,7 @@ Runs inside the simulated process, imports nothing that torch has not loaded.
 
 from __future__ import annotations
 
+import ast
 import linecache
 import os
 import re
@@ -100,24 +101,33 @@ class Places:
     def text(self, place: Place) -> str:
         file, line, _ = place
         if (file, line) not in self._text:
-            self._text[file, line] = _line_of(file, line)
+            self._text[file, line] = line_of(file, line)
         return self._text[file, line]
 
 
-def _line_of(file: str, line: int) -> str:
+def line_of(file: str, line: int) -> str:
     """The line as a traceback would show it."""
     return linecache.getline(file, line).rstrip("\r\n") if _is_source(file) else ""
 
 
 def statement(file: str, line: int) -> str:
     """The word that begins a statement with a body (for, while, if, with, ...); "" for a line that has none."""
-    found = _COMPOUND.match(_line_of(file, line))
+    found = _COMPOUND.match(line_of(file, line))
     return found[1] if found else ""
 
 
 def source(file: str) -> str:
     """The whole text, as tracebacks have it; "" if there is none."""
     return "".join(linecache.getlines(file)) if _is_source(file) else ""
+
+
+@lru_cache(None)
+def tree(file: str) -> ast.Module | None:
+    """What the text of a file is parsed to; None: it is no Python, or none that can be read."""
+    try:
+        return ast.parse(source(file))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _is_source(file: str) -> bool:
