@@ -1,7 +1,7 @@
 """checkpoint: modules that repeat give up what they save in forward, and make it again in backward."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -23,10 +23,11 @@ class _Call:
 
 
 def _calls(program: Program, mine: Sequence[Block]) -> Iterator[_Call]:
-    """Births of a module's in a row: of one step, with no backward pass between."""
+    """Births of a module's in a row: of one step, with no backward pass between, nor what a call begins with."""
     now: list[Block] = []
     for block in mine:
-        if now and (block.step != now[-1].step or program.backward_between(now[-1].birth, block.birth)):
+        is_next = now and (block.of is now[0].of or block.step != now[-1].step)
+        if is_next or (now and program.backward_between(now[-1].birth, block.birth)):
             yield _Call(now, program.later_birth(now[-1].birth, 1))
             now = []
         now.append(block)
@@ -34,8 +35,9 @@ def _calls(program: Program, mine: Sequence[Block]) -> Iterator[_Call]:
         yield _Call(now, program.later_birth(now[-1].birth, 1))
 
 
-def _again(program: Program, call: _Call, backward: Sequence[Block], gone: set[int]) -> list[Block]:
-    """What the call becomes; what it replaces is added to gone."""
+def _again(call: _Call, backward: Sequence[Block], gone: set[int], is_one_of_several: bool) -> list[Block]:
+    """What the call becomes; what it replaces is added to gone. backward: blocks of the module's, by birth; those of
+    later calls come first."""
     lasting = [block for block in call.blocks if block.end > call.end]
     saved = [block for block in lasting if block.category == "activation"]
     if not saved:
@@ -47,9 +49,11 @@ def _again(program: Program, call: _Call, backward: Sequence[Block], gone: set[i
         return []
     # Backward of the call begins with the first node of it: then its forward runs again.
     begin = call.blocks[0].birth
-    first = min([block.end for block in rest] + [block.birth for block in backward if block.birth > call.end])
+    ended = min(block.end for block in rest)
+    births = [block.birth for block in backward if call.end < block.birth < ended]
+    first = (births[-1] if is_one_of_several else births[0]) if births else ended
     at, span = first - GAP, call.end - begin + 1
-    births = [block.birth for block in call.blocks]
+    made_at = [block.birth for block in call.blocks]
     made = []
     for i, block in enumerate(call.blocks):
         again = at + 1 + (block.birth - begin) * (GAP - 2) // span
@@ -57,7 +61,7 @@ def _again(program: Program, call: _Call, backward: Sequence[Block], gone: set[i
             made.append(replace(block, birth=again, end=at + 1 + (block.end - begin) * (GAP - 2) // span))
         elif block is not output and block.category == "activation":
             gone.add(id(block))
-            later = births[i + _FORWARD_LIFE] if i + _FORWARD_LIFE < len(births) else call.end
+            later = made_at[i + _FORWARD_LIFE] if i + _FORWARD_LIFE < len(made_at) else call.end
             made += [replace(block, end=min(call.end, later)), replace(block, birth=again)]
     return made
 
@@ -74,20 +78,41 @@ def edited(program: Program, blocks: list[Block], modules: Sequence[str]) -> lis
         lists = (some for name, some in by_module.items() if inside(name, module))
         there = sorted((block for some in lists for block in some), key=lambda one: one.birth)
         backward = [block for block in there if block.phase == "backward"]
-        for call in _calls(program, [block for block in there if block.phase == "forward"]):
-            mine = [block for block in backward if block.step == call.blocks[0].step]
-            made += _again(program, call, mine, gone)
+        calls = list(_calls(program, [block for block in there if block.phase == "forward"]))
+        several = Counter(call.blocks[0].step for call in calls)
+        for call in calls:
+            step = call.blocks[0].step
+            if program.is_before_backward(call.blocks[0]):  # else nothing of it is made again
+                mine = [block for block in backward if block.step == step]
+                made += _again(call, mine, gone, several[step] > 1)
     return [block for block in blocks if id(block) not in gone] + made
 
 
-def levels(blocks: Sequence[Block]) -> dict[str, list[str]]:
-    """Modules that repeat, by their name with * for the numbers: "blocks.*"."""
+def levels(blocks: Sequence[Block], roots: frozenset[str] = frozenset()) -> dict[str, list[str]]:
+    """Modules that repeat, by their name with * for the numbers: "blocks.*". Then those that are called again.
+
+    roots: names of modules that are in no other one, which have those of their classes.
+    """
     found: dict[str, set[str]] = defaultdict(set)
     for module in {block.module for block in blocks if block.category == "activation" and block.module}:
         for number in _NUMBER.finditer(module):
             name = module[: number.end()]
             found[_NUMBER.sub("*", name)].add(name)
-    return {pattern: sorted(names, key=_natural) for pattern, names in found.items() if len(names) > 1}
+    several = {pattern: sorted(names, key=_natural) for pattern, names in found.items() if len(names) > 1}
+    return several | {name: [name] for name in _called_again(blocks) - roots}
+
+
+def _called_again(blocks: Sequence[Block]) -> set[str]:
+    """Outermost modules that are called again before a backward pass: what a call begins with is there again."""
+    begins: dict[tuple[str, int], Block] = {}
+    found: set[str] = set()
+    for block in sorted(blocks, key=lambda one: one.birth):
+        if block.category == "activation" and block.module:
+            name = block.module.partition(".")[0]
+            first = begins.setdefault((name, block.step), block)
+            if first is not block and first.of is block.of and first.end > block.birth:
+                found.add(name)
+    return found
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
@@ -139,12 +164,13 @@ def checkpoint(program: Program, blocks: list[Block], value: str) -> Change | st
     if not value:
         best = program.replay(blocks)[0]
         modules = []
-        for name, level in levels(blocks).items():
+        for name, level in levels(blocks, program.called).items():
             if (peak := program.replay(edited(program, blocks, level))[0]) < best:
                 best, pattern, modules = peak, name, level
         if not modules:
             return "no modules repeat whose activations make the peak"
-    frame = _call_line(blocks, modules[0], modules[1:3])
+    others = modules[1:] or [one for one in matching(blocks, "*" + ".*" * modules[0].count(".")) if one != modules[0]]
+    frame = _call_line(blocks, modules[0], others[:2])
     write = f"torch.utils.checkpoint.checkpoint(..., use_reentrant=False) around the call of {pattern}"
     if frame is not None and frame.is_library:
         line = next((one.of.stack for one in blocks if one.phase == "forward" and inside(one.module, modules[0])), ())

@@ -37,6 +37,7 @@ CASES = [
     ("words", 8, "checkpoint", True, 0.05),
     ("words", 1, "checkpoint", True, 0.05),
     ("pictures", 4, "checkpoint", True, 0.05),
+    ("views", 16, "checkpoint", True, 0.1),
     ("words", 8, "sgd", True, 0),
     ("words", 1, "sgd", True, 0),
     ("pictures", 4, "sgd", True, 0),

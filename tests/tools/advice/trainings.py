@@ -65,6 +65,23 @@ class Picture(nn.Module):
         return self.last(x.mean((2, 3)))
 
 
+class Views(nn.Module):
+    """One module looks at one view after the other."""
+
+    def __init__(self, change: str) -> None:
+        super().__init__()
+        self.change = change
+        layers = [part for _ in range(6) for part in (nn.Conv2d(16, 16, 3, padding=1), nn.Tanh())]
+        self.eye = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), *layers, nn.Conv2d(16, 16, 1))
+        self.last = nn.Linear(16, 10)
+
+    def forward(self, x):
+        views = x.chunk(6, 2)
+        is_again = self.change == "checkpoint"
+        seen = [checkpoint(self.eye, one, use_reentrant=False) if is_again else self.eye(one) for one in views]
+        return self.last(torch.stack([one.mean((2, 3)) for one in seen]).mean(0))
+
+
 class Attending(nn.Module):
     def __init__(self, change: str) -> None:
         super().__init__()
@@ -102,6 +119,7 @@ def rows(batch: int) -> tuple[torch.Tensor, torch.Tensor]:
 KINDS: dict[str, tuple[Callable[[str], nn.Module], Callable[[int], tuple[torch.Tensor, torch.Tensor]]]] = {
     "words": (Words, words),
     "pictures": (Picture, pictures),
+    "views": (Views, pictures),
     "attending": (Attending, rows),
 }
 
