@@ -26,9 +26,9 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, hand):
+    def __init__(self, hand, is_headless):
         super().__init__()
-        self.hand = hand
+        self.hand, self.is_headless = hand, is_headless
         self.tokens = nn.Embedding(VOCABULARY, WIDTH)
         self.blocks = nn.ModuleList(Block() for _ in range(4))
         self.head = nn.Linear(WIDTH, VOCABULARY)
@@ -40,7 +40,7 @@ class Model(nn.Module):
                 x = checkpoint(block, x, use_reentrant=False)
             else:
                 x = block(x)
-        return self.head(x)
+        return x if self.is_headless else self.head(x)
 
 
 class Bytes(torch.optim.Optimizer):
@@ -70,11 +70,11 @@ OPTIMIZERS = {
 }
 
 
-def in_parts(logits, targets, parts):
+def in_parts(head, states, targets, parts):
     def part(some, of_them):
-        return F.cross_entropy(some, of_them, reduction="sum")
+        return F.cross_entropy(head(some), of_them, reduction="sum")
 
-    pairs = zip(logits.chunk(parts), targets.chunk(parts), strict=True)
+    pairs = zip(states.chunk(parts), targets.chunk(parts), strict=True)
     return sum(checkpoint(part, a, b, use_reentrant=False) for a, b in pairs) / targets.numel()
 
 
@@ -97,7 +97,8 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     options = parser.parse_args()
     hand = options.hand.split("+")
-    model = Model(next((one for one in hand if one.startswith("checkpoint")), "")).cuda()
+    is_chunked = "chunked_loss" in hand
+    model = Model(next((one for one in hand if one.startswith("checkpoint")), ""), is_chunked).cuda()
     make = next((OPTIMIZERS[one] for one in hand if one in OPTIMIZERS), torch.optim.AdamW)
     optimizer = make(model.parameters()) if "step_in_backward" not in hand else step_in_backward(model)
     for _ in range(options.steps):
@@ -106,9 +107,8 @@ def main():
             torch.autocast("cuda", torch.bfloat16) if "autocast" in hand else contextlib.nullcontext(),
             torch.autograd.graph.save_on_cpu() if "offload" in hand else contextlib.nullcontext(),
         ):
-            logits = model(tokens[:, :-1]).flatten(0, 1)
-            targets = tokens[:, 1:].flatten()
-            loss = in_parts(logits, targets, 8) if "chunked_loss" in hand else F.cross_entropy(logits, targets)
+            made, targets = model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()
+            loss = in_parts(model.head, made, targets, 8) if is_chunked else F.cross_entropy(made, targets)
         if optimizer is None:
             loss.backward()
             continue
