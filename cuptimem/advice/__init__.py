@@ -4,7 +4,7 @@ A technique is a rule (technique.py) in a file of its kind. None subtracts from 
 blocks, whose new maximum may lie elsewhere.
 """
 
-from cuptimem.advice import recorded
+from cuptimem.advice import leaks, recorded
 from cuptimem.advice.budget import fit
 from cuptimem.advice.catalogue import TECHNIQUES
 from cuptimem.advice.in_place import IN_PLACE
@@ -29,8 +29,9 @@ def advise(report: Report, device: str | None = None, readers: Readers | None = 
     peak = report.device(device).peak if device is not None else report.peak
     lived = recorded.of(report, peak.device)
     if isinstance(lived, str):
-        return Advice(peak.device, peak.bytes, peak.step, reason=lived)
+        return Advice(peak.device, peak.bytes, peak.step, reason=lived, leaks=leaks.at_peak(report, peak))
     program, read = lived.program, recorded.read(readers, peak.device)
+    program.beside = read
     proposals: list[Proposal] = []
     rejected: list[Rejected] = []
     for one in TECHNIQUES:
@@ -54,7 +55,8 @@ def advise(report: Report, device: str | None = None, readers: Readers | None = 
             else:
                 proposals.append(made)
     proposals.sort(key=lambda one: (not one.free, one.bytes))
-    return Advice(peak.device, program.peak, lived.step, tuple(proposals), tuple(rejected), note=lived.note)
+    kept = () if lived.note else leaks.at_peak(report, peak)
+    return Advice(peak.device, program.peak, lived.step, tuple(proposals), tuple(rejected), note=lived.note, leaks=kept)
 
 
 def operators_in_place(report: Report, readers: Readers | None) -> tuple[tuple[str, int, str, str], ...]:
@@ -78,8 +80,9 @@ def estimate(
     if isinstance(lived, str):
         raise Error(f"nothing can be predicted: {lived}")
     program = lived.program
+    program.beside = recorded.read(readers, peak.device)
     if len(changes) == 1 and all(known[name].reads for name in changes if name in known):
-        program = recorded.read(readers, peak.device) or program
+        program = program.beside or program
     blocks: list[Block] = program.blocks
     notes = [lived.note] if lived.note else []
     made: list[Technique] = []

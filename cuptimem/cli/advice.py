@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         json.show(json.advice(report, advised), json_options.bounds(options))
     else:
-        terminal.show(advice_views.advice(advised, report))
+        terminal.show(advice_views.advice(advised))
     return 0
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from cuptimem.displayed import Displayed
 from cuptimem.report.brief import Brief
+from cuptimem.report.leaks import Leak
 from cuptimem.report.stacks import Frame
 
 Confidence = Literal["exact", "good", "rough"]
@@ -43,9 +44,21 @@ class Rejected(Brief):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class LeakAtPeak(Brief):
+    """A leak that has much of a peak, which is no change's to save. bytes: what it has of the peak."""
+
+    bytes: int
+    leak: Leak
+
+    def _summary(self) -> str:
+        return f"{self.bytes} bytes"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Advice(Displayed, Brief):
     """Of one device. proposals: free ones first, then trades, the largest saving first.
 
+    leaks: those with a tenth of the recorded peak or more; none where another peak is meant.
     reason: why nothing could be predicted; "" if it was. note: why peak and step are not those of the recording; "" if
     they are.
     """
@@ -57,6 +70,7 @@ class Advice(Displayed, Brief):
     rejected: tuple[Rejected, ...] = ()
     reason: str = ""
     note: str = ""
+    leaks: tuple[LeakAtPeak, ...] = ()
 
     def _summary(self) -> str:
         return f"{self.device}: {len(self.proposals)} proposals"

@@ -20,14 +20,12 @@ PLACE = (
 _COLUMNS = (Column("saves", right=True), Column("share", right=True), Column("change"), *PLACE)
 
 
-def advice(one: Advice, report: Report | None = None) -> list[Block]:
-    """report: of which the advice is; its leaks stand first, where they are much of the peak."""
+def advice(one: Advice) -> list[Block]:
     step = "" if one.step is None else f" in step {one.step}"
     blocks: list[Block] = [Text(f"peak {size(one.peak)} on {one.device}{step}", "title")]
     if one.note:
         blocks.append(Text(one.note, hang=2, prose=True))
-    elif report is not None:
-        blocks += leak_views.at_peak(report, one.device)
+    blocks += leak_views.at_peak(one.leaks, one.peak)
     if one.reason:
         return [*blocks, Text(f"Nothing is predicted: {one.reason}.")]
     for free, title in ((True, "free: no slower, equal up to rounding"), (False, "trades: each with its cost")):

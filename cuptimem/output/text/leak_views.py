@@ -8,6 +8,7 @@ from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Sty
 from cuptimem.output.text.clock_views import counted_by
 from cuptimem.output.text.words import code, count, first_loops, function, place, plural, share, size, where
 from cuptimem.report import process
+from cuptimem.report.advice import LeakAtPeak
 from cuptimem.report.cycles import CYCLE
 from cuptimem.report.leaks import STEPS_NEEDED, Holder, Leak, LeakPart
 from cuptimem.report.line_holders import LineHolders
@@ -18,7 +19,6 @@ _INDENT, _DEEPER = "   ", "       "
 _IN_SUMMARY = 3
 _CALLERS = 3
 _KEPT = 4  # lines that stand under an entry
-_MUCH = 0.1  # of a peak
 
 _REASONS = {
     "few births": "it grew in too few steps to tell: record a longer run",
@@ -518,30 +518,13 @@ def line(report: Report) -> str:
     return _lower(_headline(report, _steps_of(judged, len(loops) > 1), largest))
 
 
-def _lines(stack: Stack) -> object:
-    """What leaks are told apart by."""
-    return tuple((frame.file, frame.function, frame.line) for frame in stack)
-
-
-def at_peak(report: Report, device: str) -> list[Block]:
-    """A line for each leak that has much of a device's peak: what the program keeps is no change's to save."""
-    peak = report.device(device).peak
-    made: dict[tuple[object, bool], int] = {}
-    for one in peak.contributors:
-        key = _lines(one.stack), one.phase == "backward"
-        made[key] = made.get(key, 0) + one.bytes
+def at_peak(leaks: Sequence[LeakAtPeak], peak: int) -> list[Block]:
+    """A line for each: what the program keeps is no change's to save."""
     blocks: list[Block] = []
-    for leak in report.leaks:
-        # What its last step makes at the peak is not kept yet.
-        has = sum(
-            min(one.bytes, sum(made.get((_lines(part.stack), one.backward), 0) for part in one.parts))
-            for one in (leak, *leak.keeps)
-            if one.kind == "bytes" and one.device == device
-        )
-        if has >= _MUCH * peak.bytes:
-            holder = _holder(leak, short=True)
-            said = f"a leak has {size(has)} of it ({share(has, peak.bytes)}): {where(leak)}"
-            blocks.append(Text(f"{said}{holder and ', '}{holder}", "warning", hang=2, prose=True))
+    for one in leaks:
+        holder = _holder(one.leak, short=True)
+        said = f"a leak has {size(one.bytes)} of it ({share(one.bytes, peak)}): {where(one.leak)}"
+        blocks.append(Text(f"{said}{holder and ', '}{holder}", "warning", hang=2, prose=True))
     return blocks
 
 

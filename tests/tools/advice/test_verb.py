@@ -11,6 +11,7 @@ import cuptimem.advice
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.cli import main
 from cuptimem.errors import Error
+from cuptimem.notebook import display
 from cuptimem.output.text import advice_views, text
 from cuptimem.report.advice import Advice, Estimate, Proposal, Rejected
 from cuptimem.report.model import Report
@@ -52,10 +53,16 @@ def test_a_leak_that_has_much_of_the_peak_stands_first(
         t.tick(craft.STEP, 0, t.line(3))
     for mark in (5, 6):  # a full collection, which finds nothing
         t.mark(mark, 2)
-    assert main(["advice", t.write(tmp_path / "run.cmem")]) == 0
+    path = t.write(tmp_path / "run.cmem")
+    assert main(["advice", path]) == 0
     peak, leak, *_ = capsys.readouterr().out.splitlines()
     assert peak.startswith("peak 293.5 KiB on cpu") and leak.startswith(f"a leak has {has}: ")
-    assert len(cuptimem.open(str(tmp_path / "run.cmem")).leaks) == 1
+    assert leak in display.as_text(cuptimem.open(path).advice)
+    assert main(["advice", "--json", path]) == 0
+    [found] = json.loads(capsys.readouterr().out)["leaks"]
+    assert found["bytes"] == (290_000 if graph else 300_000) and found["leak"]["kind"] == (
+        "nodes" if graph else "bytes"
+    )
 
 
 def test_json(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
