@@ -44,7 +44,16 @@ def scaled(program: Program, blocks: list[Block], factor: float) -> list[Block]:
             return True
         return block.bytes in parameters and block.node is not None and _WEIGHTS.match(block.node) is not None
 
-    return [block if fixed(block) else program.with_bytes(block, round(block.requested * factor)) for block in blocks]
+    pairs = program.beside.pairs if program.beside is not None else frozenset()
+
+    def grown(block: Block) -> int:
+        return round(block.requested * (factor * factor if (block.of.stack, block.requested) in pairs else factor))
+
+    return [block if fixed(block) else program.with_bytes(block, grown(block)) for block in blocks]
+
+
+def _is_single(program: Program) -> bool:
+    return program.beside is not None and program.beside.samples == 1
 
 
 def _factor(value: str) -> float | None:
@@ -64,6 +73,8 @@ def batch(program: Program, blocks: list[Block], value: str) -> Change | str:
         return "say how much larger the batch is: batch=x2, or batch=64:8 for 64 in the place of the recorded 8"
     if not program.steps:
         return "nothing was recorded in steps"
+    if not value and _is_single(program):
+        return "the batch is a single sample"
     kept = "parameters, gradients, states, what cuBLAS keeps, what was made outside of steps"
     note = f"what does not follow the batch: {kept}"
     write = "another batch size" if value else "half the batch"
@@ -96,6 +107,8 @@ def accumulate(program: Program, blocks: list[Block], value: str) -> Change | st
     frame = program.forward_frame
     if frame is None:
         return "no gradient was made in a step"
+    if not value and _is_single(program):
+        return "the batch is a single sample"
     if not value and any(one.step in program.evaluated and one.begin <= program.at < one.end for one in program.steps):
         return "the peak is in evaluation"
     edited: list[Block] = []

@@ -1,11 +1,19 @@
 """half_model, single_precision: weights and all that is made with them, in half the bytes."""
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
 from cuptimem.advice.data import is_cached
 from cuptimem.advice.program import Block, Program, of_category
+from cuptimem.advice.readers import Cast, Life, Saved
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, Stack, function, user_frame
 
 _SMALL = 512
+_DIGITS = "7 digits in the place of 16"
+_PRODUCTS = re.compile(r"mm\b|conv|linear|attention|lstm|gru|rnn|norm")  # they take operands of one type
 _FOLLOWS = ("parameter", "buffer", "gradient", "optimizer state", "activation", "kept", "temporary", "bucket")
 
 
@@ -27,13 +35,82 @@ def _made_at(stack: Stack, called: frozenset[str]) -> Frame | None:
     return users
 
 
-def _halved(program: Program, blocks: list[Block]) -> list[Block]:
-    return [
-        program.with_bytes(block, block.requested // 2)
-        if block.category in _FOLLOWS and block.requested > _SMALL and not is_cached(program, block)
-        else block
-        for block in blocks
-    ]
+def _halved(program: Program, blocks: list[Block], of: str) -> list[Block]:
+    """of: the type that shrinks, where types are known. Of float32 the copies in 32 bits that a library makes stay."""
+    copies = _Copies(program) if of == "float32" else None
+    edited: list[Block] = []
+    for block in blocks:
+        life = program.life(block)
+        follows = block.category in _FOLLOWS or (block.category == "input" and block.step >= 0 and life is not None)
+        if life is not None:
+            follows = life.dtype == of and (follows or of == "float64")
+        # What cuBLAS keeps has a size of its own; what a convolution takes is of its input's size.
+        follows = follows or (block.category == "workspace" and block.end_step == block.step)
+        half = program.with_bytes(block, block.requested // 2)
+        if not follows or block.requested <= _SMALL or is_cached(program, block):
+            edited.append(block)
+        else:
+            edited += [half] if copies is None or life is None else copies.made(block, half, life)
+    return edited
+
+
+class _Copies:
+    """What has 32 bits in a model of 16: copies that a library asks for, and what is computed from these until the
+    function that asked returns."""
+
+    def __init__(self, program: Program) -> None:
+        self._lives = program.read
+        self._wide: dict[int, Cast] = {}  # the cast that a block's operator read, by the block's birth
+        for birth in sorted(self._lives):
+            if (cast := self._inherited(self._lives[birth])) is not None:
+                self._wide[birth] = cast
+
+    def _inherited(self, life: Life) -> Cast | None:
+        """Operands are promoted, but for products: these take one type. Nor does a gradient widen what it meets."""
+        sources = (self._lives[one] for one in life.inputs if one in self._lives)
+        large = [one for one in sources if one.dtype == "float32" and 4 * prod(one.shape) > _SMALL]
+        casts = [cast for one in large if (cast := self._read(one, life)) is not None]
+        takes_one = life.node or _PRODUCTS.search(life.operator)
+        if not casts or (takes_one and len(casts) < len(large)):
+            return None
+        return max(casts, key=lambda one: one.last)
+
+    def _read(self, source: Life, by: Life) -> Cast | None:
+        """The cast in which an operator reads what another one has made."""
+        made = self._wide.get(source.birth)
+        if made is not None and source.node:
+            return made
+        for cast in (*source.casts, *([made] if made is not None else [])):
+            if _saved(source, cast) if by.node else cast.first <= by.number < cast.last:
+                return cast
+        return None
+
+    def made(self, block: Block, half: Block, life: Life) -> list[Block]:
+        whole = self._wide.get(block.birth)
+        if whole is None:
+            copies = [(one.made, end) for one in life.casts if (end := _until(life, one)) > one.made]
+            ends = (_beside(life, life.casts), *(one.gone for one in life.held), *(made for made, _ in copies))
+            return [half.ending(max(ends)), *(replace(block, birth=made, end=end) for made, end in copies)]
+        if life.node or _beside(life, [whole]) <= whole.gone:
+            return [block]
+        return [block.ending(max(whole.gone, _until(life, whole))), replace(half, birth=whole.gone)]
+
+
+def _saved(life: Life, cast: Cast) -> list[Saved]:
+    return [one for one in life.saved if cast.first <= one.number <= cast.last]
+
+
+def _until(life: Life, cast: Cast) -> int:
+    """The end of the copy."""
+    reads = (one.at for one in life.reads if not one.node and cast.first <= one.number < cast.last)
+    return max((*reads, *(one.gone for one in _saved(life, cast))), default=0)
+
+
+def _beside(life: Life, casts: Sequence[Cast]) -> int:
+    """The last use that the copies do not serve."""
+    of_copies = {id(saved) for one in casts for saved in _saved(life, one)}
+    reads = (one.at for one in life.reads if not one.node and not any(c.first <= one.number < c.last for c in casts))
+    return max((*reads, *(one.gone for one in life.saved if id(one) not in of_copies)), default=0)
 
 
 def _model_line(program: Program, blocks: list[Block]) -> Frame | None:
@@ -52,21 +129,31 @@ def half_model(program: Program, blocks: list[Block], value: str) -> Change | st
     doubt = "" if program.types == {"float32"} else ", where it is float32"
     cost = "numerics: weights of 16 bits hardly take small updates" if program.trained else "numerics"
     write = f"model.to(torch.bfloat16){doubt}, and its inputs"
-    return Change(_halved(program, blocks), _model_line(program, blocks), write, cost)
+    return Change(_halved(program, blocks, "float32"), _model_line(program, blocks), write, cost)
 
 
 def single_precision(program: Program, blocks: list[Block], value: str) -> Change | str:
-    """Of a model of 64 bits all that is made with it has them, its inputs too. Data alone shows no type."""
-    if program.types != {"float64"}:
+    """All of 64 bits: of a model that has them, its inputs too; else, where types are known, of what meets its 32."""
+    edited = _halved(program, blocks, "float64")
+    if program.types == {"float64"}:
+        if not program.read:
+            edited = [program.with_bytes(one, one.requested // 2) if one.category == "input" else one for one in edited]
+        write = "float32 for the model, and for its inputs"
+        return Change(edited, _model_line(program, blocks), write, _DIGITS)
+    if not program.read:
         return "no parameter is float64" if program.types else "no parameter's type is known"
-    edited = [
-        program.with_bytes(block, block.requested // 2) if block.category == "input" else block
-        for block in _halved(program, blocks)
-    ]
-    return Change(
-        edited, _model_line(program, blocks), "float32 for the model, and for its inputs", "7 digits in the place of 16"
-    )
+    begin = [one for one in blocks if (life := program.life(one)) is not None and _begins(program, life)]
+    if not begin:
+        return "nothing has 64 bits"
+    frame = user_frame(max(begin, key=lambda one: one.bytes).of.stack)
+    return Change(edited, frame, "float32 of what is made here", _DIGITS)
 
 
-HALF_MODEL = Technique("half_model", False, "rough", half_model, costs="rounding")
-SINGLE_PRECISION = Technique("single_precision", False, "good", single_precision, costs="rounding")
+def _begins(program: Program, life: Life) -> bool:
+    """Whether it has 64 bits, and nothing from which it was made."""
+    sources = (program.read[one].dtype for one in life.inputs if one in program.read)
+    return life.dtype == "float64" and "float64" not in sources
+
+
+HALF_MODEL = Technique("half_model", False, "rough", half_model, costs="rounding", reads=True)
+SINGLE_PRECISION = Technique("single_precision", False, "good", single_precision, costs="rounding", reads=True)

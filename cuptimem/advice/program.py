@@ -2,6 +2,7 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -107,6 +108,8 @@ class Program:
         self._base = core().edit_base(rows.birth, rows.end, rows.bytes)
         self._index = {id(block): i for i, block in enumerate(self.blocks)}
         self.peak, self.at = self.replay(self.blocks)
+        self.beside: Program | None = None  # the same program as a run with readers has it
+        self.whole = readers is not None and readers.whole
         self.read, self.scratch = readers.lives(self.blocks) if readers is not None else ({}, frozenset())  # by birth
 
     def life(self, block: Block) -> Life | None:
@@ -185,6 +188,31 @@ class Program:
         sized = [block for block in self.blocks if block.requested in full]
         before = {id(block.of) for block in sized if block.birth <= full[block.requested]}
         return frozenset(block.birth for block in sized if id(block.of) not in before)
+
+    @cached_property
+    def samples(self) -> int:
+        """In a batch, as the first dimension of the most bytes of the steps' inputs has it; 0: no shapes are known."""
+        sizes: Counter[int] = Counter()
+        for block in of_category(self.blocks, "input"):
+            life = self.life(block)
+            if block.step >= 0 and block.step not in self.evaluated and life is not None and life.shape:
+                sizes[life.shape[0]] += block.bytes
+        return max(sizes, key=lambda one: sizes[one], default=0)
+
+    @cached_property
+    def pairs(self) -> frozenset[tuple[Stack, int]]:
+        """Where blocks of all pairs of a batch's samples are made, with their sizes: of two that have a row for each
+        sample, and no weights, or of such pairs."""
+        of = {block.birth: block for block in self.blocks}
+        found: set[int] = set()
+        for birth, life in sorted(self.read.items()):
+            sources = [one for one in life.inputs if one in self.read and len(self.read[one].shape) > 1]
+            side = life.shape[0] if len(life.shape) > 1 and life.shape[0] == life.shape[1] else 0
+            if side and side in (self.samples, 2 * self.samples) and sources:
+                rows = all(len(self.read[one].shape) == 2 and of[one].category != "parameter" for one in sources)
+                if rows or any(one in found for one in sources):
+                    found.add(birth)
+        return frozenset((of[one].of.stack, of[one].requested) for one in found)
 
     @cached_property
     def called(self) -> frozenset[str]:

@@ -88,6 +88,17 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
+class Cast:
+    """To 32 bits, where it had them: in 16 bits a copy. It is read by operators from number first on, at position
+    `made`, and before number `last`, at position `gone`, when the function that made it has returned."""
+
+    first: int
+    last: int
+    made: int
+    gone: int
+
+
+@dataclass(frozen=True, slots=True)
 class Operand:
     """Of the operator of a block, into which its variant in place could write: nothing reads its variables again.
 
@@ -108,6 +119,7 @@ class Life:
     """Of one block. Moments are positions. inputs: births of the blocks that its operator read. next: of the operator
     behind that."""
 
+    birth: int
     operator: str
     number: int
     dtype: str
@@ -119,6 +131,7 @@ class Life:
     held: tuple[Held, ...]
     saved: tuple[Saved, ...]
     into: tuple[Operand, ...]
+    casts: tuple[Cast, ...]
     next: int
 
     @property
@@ -168,6 +181,7 @@ class Readers:
         with open(path, encoding="utf-8") as file:
             self._log = json.load(file)
         self._begins = [one * GAP for one in self._log["begins"]]
+        self.whole = bool(self._log["whole"])  # the run came to the program's end
 
     def lives(self, blocks: "list[Block]") -> tuple[dict[int, Life], frozenset[int]]:
         """By birth: each block is that of its operator with the size of its storage, which ended as its holders did.
@@ -198,12 +212,15 @@ class Readers:
                 for one in row["into"]
                 if (i := found[one["block"]]) is not None
             )
-            after = row["number"] + 1
-            behind = self._begins[after] + 1 if after < len(self._begins) else FOREVER
-            life = _life(row, inputs, variables, places, into, behind)
+            casts = tuple(Cast(first, last, self._behind(first), self._behind(last)) for first, last in row["casts"])
+            life = _life(births[index], row, inputs, variables, places, into, casts, self._behind(row["number"] + 1))
             if self._explains(life, blocks[index]):
                 lives[births[index]] = life
         return lives, frozenset(scratch)
+
+    def _behind(self, number: int) -> int:
+        """The position just behind the beginning of an operator."""
+        return self._begins[number] + 1 if number < len(self._begins) else FOREVER
 
     def _explains(self, life: Life, block: "Block") -> bool:
         """Whether the block ended behind its last holder and before the next operator: nothing else held it."""
@@ -227,14 +244,17 @@ def _held(row: dict[str, Any]) -> Held:
 
 
 def _life(
+    birth: int,
     row: dict[str, Any],
     inputs: tuple[int, ...],
     variables: dict[str, Held],
     places: list[tuple[tuple[Frame, ...], str | None]],
     into: tuple[Operand, ...],
+    casts: tuple[Cast, ...],
     behind: int,
 ) -> Life:
     return Life(
+        birth,
         row["operator"],
         row["number"],
         row["dtype"],
@@ -258,5 +278,6 @@ def _life(
             for one in row["saved"]
         ),
         into,
+        casts,
         behind,
     )

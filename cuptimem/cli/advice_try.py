@@ -153,7 +153,8 @@ def exit_at_signals() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _read(readers: str) -> "Readers | None":
+def read(readers: str) -> "Readers | None":
+    """What a run wrote there of what reads its blocks; None where none did."""
     from cuptimem.advice.readers import Readers
     from cuptimem.report import load
 
@@ -165,16 +166,16 @@ def operators_in_place(trace: str, readers: str) -> tuple[tuple[str, int, str, s
     from cuptimem import advice
     from cuptimem.report import load
 
-    return advice.operators_in_place(load.analyze(trace, with_lives=True), _read(readers))
+    return advice.operators_in_place(load.analyze(trace, with_lives=True), read(readers))
 
 
 def released(readers: str) -> str:
     """Which variables a try of `release` deletes: those that the advice by these readers names."""
     from cuptimem import advice
 
-    read = _read(readers)
+    found = read(readers)
     places: dict[str, list[tuple[str, int]]] = {}
-    for one in advice.unread(read) if read is not None else ():
+    for one in advice.unread(found) if found is not None else ():
         places.setdefault(one.file, []).append((one.name, one.line))
     return json.dumps(places)
 
@@ -190,7 +191,7 @@ def predict(trace: str, readers: str, tried: Sequence[str]) -> tuple[Advice, dic
     from cuptimem.simulation import changes
 
     report = load.analyze(trace, with_lives=True)
-    read = _read(readers)
+    known = read(readers)
     predicted = {}
     for change in tried:
         # "*" is all modules: a technique has no value for that.
@@ -198,7 +199,7 @@ def predict(trace: str, readers: str, tried: Sequence[str]) -> tuple[Advice, dic
             name: True if value in ("", "*") else value for name, value in changes.parse(change)
         }
         try:
-            predicted[change] = advice.estimate(report, None, read, **asked).bytes
+            predicted[change] = advice.estimate(report, None, known, **asked).bytes
         except Error:
             continue
-    return advice.advise(report, None, read), predicted
+    return advice.advise(report, None, known), predicted

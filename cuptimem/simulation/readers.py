@@ -17,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from cuptimem.simulation.casts import Casts
 from cuptimem.simulation.dropped import drops
 from cuptimem.simulation.last_use import let_go, unread
 from cuptimem.simulation.modules import Modules
@@ -42,6 +43,7 @@ class Readers:
         self._objects: dict[int, tuple[Any, dict[str, Any]]] = {}  # by id of a tensor
         self._of_block: dict[int, set[int]] = defaultdict(set)  # ids of its tensors
         self._modules = Modules()
+        self._casts = Casts()
         self._pending: list[dict[str, Any]] = []  # operands of the operator before
         # Variables that were let go of, of which more may follow.
         self._releasing: list[tuple[dict[str, Any], int]] = []
@@ -54,15 +56,17 @@ class Readers:
         """Before the program's first line."""
         self._hooks.__enter__()
         self._mode.__enter__()
+        self._casts.start(self._cast)
 
-    def finish(self, path: str) -> None:
-        """Behind the program's last line, or in the place of what follows a try's last step."""
+    def finish(self, path: str, whole: bool) -> None:
+        """Behind the program's last line, or (not whole) in the place of what follows a try's last step."""
         self._busy = True
         self._let_go()
+        self._casts.close(None, len(self._begins))
         self._modules.finish()
         with open(path, "w", encoding="utf-8") as file:
             places = [{"lines": place, "drops": drops(place)} for place in self._places]
-            json.dump({"begins": self._begins, "blocks": self._blocks, "places": places}, file)
+            json.dump({"begins": self._begins, "blocks": self._blocks, "places": places, "whole": whole}, file)
 
     def _let_go(self) -> None:
         """Of what variables hold unread: as the next iteration would bind them again."""
@@ -87,6 +91,7 @@ class Readers:
             self._look(now)
             self._see_idle()
             self._modules.look()
+            self._casts.close(sys._current_frames().get(self._main or 0), len(self._begins))
             here = _outside_modules(sys._current_frames().get(self._main)) if self._main is not None else ()
             if here != self._here:
                 self._here, self._since = here, len(self._begins)
@@ -167,6 +172,7 @@ class Readers:
                 "grad": torch.is_grad_enabled(),
                 "inputs": list(dict.fromkeys(read)),
                 "into": [],
+                "casts": [],
                 "reads": [],
                 "objects": [],
                 "saved": [],
@@ -196,6 +202,11 @@ class Readers:
 
         self._objects[key] = weakref.ref(tensor, gone), record
         self._of_block[index].add(key)
+
+    def _cast(self, tensor: Any) -> list[list[int | None]] | None:
+        """Of a tensor that has 32 bits already and is asked to have them: where its casts are noted."""
+        index = self._at.get(tensor.untyped_storage().data_ptr()) if _is_followed(tensor) and not self._busy else None
+        return None if index is None else self._blocks[index]["casts"]
 
     # What autograd keeps.
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from cuptimem.advice import in_place, no_grad, release
+from cuptimem.advice import batches, in_place, no_grad, precision, release
 from cuptimem.advice.program import Program
 from cuptimem.advice.readers import Readers, Variable
 from cuptimem.advice.technique import Change
@@ -22,18 +22,23 @@ REPORT: Any = None  # the recording is not asked here
 TRAINS, METRIC = ("train.py", "main", 7), ("train.py", "main", 8)
 
 
-def program(tmp_path: Path, *given: dict[str, Any]) -> Program:
-    """Of blocks of 100 bytes; a row has first and last moment, and what differs from a block that nothing reads.
+def program(tmp_path: Path, *given: dict[str, Any], whole: bool = False) -> Program:
+    """Of blocks of 100 bytes, if no other number is given.
+
+    A row has first and last moment, and what differs from a block that nothing reads.
 
     stack: where it is made. is_logged: whether an operator made it for a tensor."""
     blocks = [dict(one) for one in given]
-    rows = [test_rules.contributor("forward", "activation", *block.pop("stack", (LINE,))) for block in blocks]
+    rows = [
+        test_rules.contributor("forward", block.pop("category", "activation"), *block.pop("stack", (LINE,)))
+        for block in blocks
+    ]
     log = []
     for number, block in enumerate(blocks):
         if not block.pop("is_logged", True):
             continue
         common = {"bytes": 100, "operator": "aten.mm.default", "number": number, "node": "", "dtype": "float32"}
-        lists = {name: [] for name in ("shape", "inputs", "into", "reads", "objects", "saved")}
+        lists = {name: [] for name in ("shape", "inputs", "into", "reads", "objects", "saved", "casts")}
         log.append(
             {
                 **common,
@@ -46,8 +51,11 @@ def program(tmp_path: Path, *given: dict[str, Any]) -> Program:
         )
     path = tmp_path / "readers.json"
     places = [{"lines": [TRAINS], "drops": None}, {"lines": [METRIC], "drops": "x"}, {"lines": [METRIC], "drops": None}]
-    path.write_text(json.dumps({"begins": list(range(0, 90, 2)), "blocks": log, "places": places}))
-    spans = [(block["begin"], block["last"], 100, 0, row) for block, row in zip(blocks, rows, strict=True)]
+    path.write_text(json.dumps({"begins": list(range(0, 90, 2)), "blocks": log, "places": places, "whole": whole}))
+    spans = [
+        (block["begin"], block["last"], block.get("bytes", 100), 0, row)
+        for block, row in zip(blocks, rows, strict=True)
+    ]
     return test_rules.program(*spans, device="cuda:0", readers=Readers(REPORT, path))
 
 
@@ -102,6 +110,60 @@ def test_the_fewest_are_not_those_that_each_save_most() -> None:
     assert fewest == [x]
 
 
+def test_a_model_in_16_bits_and_what_stays_in_32(tmp_path: Path) -> None:
+    """Numbers of tokens, logits that a loss asks for in 32 bits, their log-softmax."""
+    large = {"last": 30, "bytes": 4096, "shape": [1024], "objects": [held(29)]}
+    ids = {**large, "begin": 1, "number": 0, "dtype": "int64"}
+    logits = {**large, "begin": 3, "number": 1, "reads": [[5, "aten._log_softmax.default", "", 2]]}
+    chances = {**large, "begin": 5, "number": 2, "operator": "aten._log_softmax.default", "inputs": [1]}
+
+    def half(casts: list[list[int]], **more: Any) -> int:
+        one = program(tmp_path, ids, {**logits, "casts": casts}, {**chances, **more})
+        assert one.peak == 3 * 4096
+        return one.replay(precision._halved(one, one.blocks, "float32"))[0]
+
+    assert half([]) == 4096 + 2 * 2048
+    assert half([[2, 4]]) == 4096 + 2048 + 2 * 4096
+    assert half([[3, 4]]) == 4096 + 2 * 2048  # nothing reads that copy
+    assert half([[2, 4]], operator="aten.mm.default") == 4096 + 2048 + 2 * 4096
+
+
+def test_data_of_64_bits_beside_a_model_of_32(tmp_path: Path) -> None:
+    large = {"last": 30, "bytes": 4096, "shape": [1024], "objects": [held(29)]}
+    begin = {**large, "begin": 1, "number": 0, "dtype": "float64", "stack": (Frame("train.py", "read", 2),)}
+    made = {**large, "begin": 3, "number": 1, "dtype": "float64", "inputs": [0]}
+    one = program(tmp_path, begin, made, {**large, "begin": 5, "number": 2})
+    change = precision.single_precision(one, one.blocks, "")
+    assert peak(one, change) == 2 * 2048 + 4096 and isinstance(change, Change)
+    assert change.frame == Frame("train.py", "read", 2)
+    one = program(tmp_path, {**large, "begin": 5, "number": 2})
+    assert precision.single_precision(one, one.blocks, "") == "nothing has 64 bits"
+
+
+def test_a_batch_of_pairs_and_one_of_a_single_sample(tmp_path: Path) -> None:
+    large = {"last": 30, "bytes": 8192, "objects": [held(29)]}
+
+    def half(samples: int, value: str) -> int | str:
+        given = {**large, "begin": 1, "number": 0, "category": "input", "shape": [samples, 4]}
+        made = {
+            **large,
+            "begin": 3,
+            "number": 1,
+            "shape": [16, 16, 8],
+            "inputs": [0],
+            "stack": (Frame("a.py", "f", 2),),
+        }
+        one = program(tmp_path, given, made)
+        one.beside = one
+        change = batches.batch(one, one.blocks, value)
+        return change if isinstance(change, str) else peak(one, change)
+
+    assert half(16, "") == 8192 // 2 + 8192 // 4
+    assert half(12, "") == 8192 // 2 + 8192 // 2
+    assert half(1, "") == "the batch is a single sample"
+    assert half(1, "x2") == 4 * 8192
+
+
 def test_what_is_read_later_or_held_by_something_unknown_stays(tmp_path: Path) -> None:
     later = {"begin": 10, "last": 20, "objects": [held(19)]}
     read = {"begin": 1, "last": 16, "objects": [held(15, DEAD)], "reads": [[14, "aten.mm.default", "", 7]]}
@@ -115,10 +177,11 @@ def test_a_graph_that_nothing_can_run_beside_one_that_trains(tmp_path: Path) -> 
     trained = {"begin": 1, "last": 30, "saved": [saved(1, 28, 29, "backward")]}
     reads = [[4, "aten.mm.default", "", 2]]
 
-    def found(lines: int, name: str = "x") -> tuple[Program, Change | str]:
+    def found(lines: int, name: str = "x", whole: bool = False) -> tuple[Program, Change | str]:
         held_by = {"begin": 2, "last": 40, "objects": [held(39, {**DEAD, "name": name})]}
         unrun = {"begin": 3, "last": 40, "saved": [saved(2, None, 39, "2:x", lines)], "reads": reads}
-        one = program(tmp_path, trained, held_by, unrun, {"begin": 20, "last": 25, "objects": [held(24)]})
+        later = {"begin": 20, "last": 25, "objects": [held(24)]}
+        one = program(tmp_path, trained, held_by, unrun, later, whole=whole)
         return one, no_grad.no_grad(one, one.blocks, "")
 
     one, change = found(1)
@@ -126,6 +189,7 @@ def test_a_graph_that_nothing_can_run_beside_one_that_trains(tmp_path: Path) -> 
     branch = "a branch that was not taken may ask for the gradients of the graph that no backward pass ran"
     assert found(2)[1] == branch
     assert found(1, "other")[1] == branch
+    assert peak(*found(2, whole=True)) == one.peak - 100
     assert "no graph" in str(found(0)[1])
 
 
