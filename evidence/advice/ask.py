@@ -14,10 +14,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cuptimem.advice.catalogue import TECHNIQUES
 from evidence.advice import suite
 
 TIMEOUT = 900
-READ = frozenset({"release", "no_grad", "in_place", "offload"})  # which are foretold of readers where these are known
+READ = frozenset(one.name for one in TECHNIQUES if one.reads)  # which are foretold of readers where these are known
 
 
 def cuptimem(arguments: list[str | Path], folder: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -77,14 +78,15 @@ for key, text in wanted.items():
 json.dump(answers, sys.stdout)
 """
 TRY = """\
-import dataclasses, json, os, sys, tempfile
+import contextlib, dataclasses, json, os, sys, tempfile
+from cuptimem import advice
 from cuptimem.cli import advice_try
 from cuptimem.errors import Error
 from cuptimem.output import json as output
 from cuptimem.report import load
 from cuptimem.simulation import api, changes, tries
 
-path, arguments, wanted = json.load(sys.stdin)
+path, arguments, wanted, foretold = json.load(sys.stdin)
 answers = {}
 for key, text in wanted.items():
     try:
@@ -110,18 +112,24 @@ several = tries.run(
 released = json.loads(advice_try.released(readers)) if not several[0].unread else {}
 found = {tried.change: tried for tried in several}
 answers |= {key: dataclasses.asdict(found.get(text, found[""])) for key, text in able.items()}
-advised, predicted = advice_try.predict(trace, "" if several[0].unread else readers, list(able.values()))
-what_if = {key: {"bytes": predicted[text]} for key, text in able.items() if text in predicted}
-advice = output.advice(load.analyze(trace), advised)
-found = {"tried": answers, "advice": advice, "what_if": what_if, "unread": several[0].unread}
-json.dump({**found, "released": released.get(path, [])}, sys.stdout)
+read = "" if several[0].unread else readers
+advised, _ = advice_try.predict(trace, read, [])
+report, lives, what_if = load.analyze(trace, with_lives=True), advice_try.read(read), {}
+for key, text in foretold.items():
+    name, _, value = text.partition("=")
+    with contextlib.suppress(Error):
+        what_if[key] = {"bytes": advice.estimate(report, None, lives, **{name: value or True}).bytes}
+said = output.advice(load.analyze(trace), advised)
+found = {"tried": answers, "advice": said, "what_if": what_if, "unread": several[0].unread}
+json.dump({**found, "unchanged": several[0].peak_bytes, "released": released.get(path, [])}, sys.stdout)
 """
 
 
 def tried(program: suite.Program, folder: Path, variables: dict[str, str]) -> dict[str, Any]:
     """What each change put into the unchanged program answers, by key, and what a run with readers foretells."""
-    asked = {change.key: what_if(change).partition(":")[0] for change in program.changes} | {"release": "release"}
-    found = script(TRY, [str(program.path), program.arguments, asked], folder, variables)
+    foretold = {change.key: what_if(change) for change in program.changes} | {"release": "release"}
+    asked = {key: text.partition(":")[0] for key, text in foretold.items()}
+    found = script(TRY, [str(program.path), program.arguments, asked, foretold], folder, variables)
     return found if "error" not in found else {"tried": {key: {"error": found["error"]} for key in asked}}
 
 
@@ -140,7 +148,7 @@ def ask(program: suite.Program, folder: Path, tries: bool) -> dict[str, Any]:
     said["what_if"] = script(WHAT_IF, [str(trace), wanted], folder, plain)
     if tries:
         again = tried(program, folder, plain)
-        said["tried"] = again["tried"]
+        said["tried"], said["unchanged"] = again["tried"], again.get("unchanged")
         if again.get("unread") == "":
             said["advice"] = again["advice"]
             said["released"] = again["released"]

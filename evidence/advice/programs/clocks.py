@@ -15,10 +15,9 @@ def vectors(model, notes):
     found = []
     for ids in DataLoader(notes, batch_size=16):
         ids = ids.cuda()
-        mask = torch.ones_like(ids)
-        out = model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+        out = model(input_ids=ids, output_hidden_states=True)
         last = torch.stack(out.hidden_states[-4:]).mean(dim=0)
-        weights = mask.unsqueeze(-1).float()
+        weights = (ids > 0).unsqueeze(-1).float()
         found.append((last * weights).sum(dim=1) / weights.sum(dim=1))
     return torch.cat(found)
 

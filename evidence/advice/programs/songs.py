@@ -34,9 +34,10 @@ def main():
     learned = [p for p in model.parameters() if p.requires_grad]
     print(sum(p.numel() for p in learned), "of", sum(p.numel() for p in model.parameters()))
     optimizer = torch.optim.AdamW(learned, lr=2e-4)
+    causal = torch.ones(1, 1, 256, 256, dtype=torch.bool, device="cuda").tril()
     for step, (ids,) in enumerate(lines(40, 256)):
         ids = ids.cuda(non_blocking=True)
-        loss = model(input_ids=ids, labels=ids).loss
+        loss = model(input_ids=ids, attention_mask=causal, labels=ids).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(learned, 1.0)
         optimizer.step()
