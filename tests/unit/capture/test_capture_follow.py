@@ -14,6 +14,7 @@ import pytest
 from capture_support import ROOT
 
 from cuptimem import _core
+from tests.conftest import clean_environment
 
 # Each line that comes in is one round of allocations with their frees; then it says how many events there were.
 RECORDS = """
@@ -41,7 +42,7 @@ class Recording:
         rings.mkdir()
         self.process = subprocess.Popen(
             [sys.executable, "-c", RECORDS, self.path, str(max_size)],
-            env={"PYTHONPATH": str(ROOT), "CUPTIMEM_RING_DIR": str(rings)},
+            env={**clean_environment(), "PYTHONPATH": str(ROOT), "CUPTIMEM_RING_DIR": str(rings)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
