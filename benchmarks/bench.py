@@ -106,30 +106,26 @@ def workload(name: str, quick: bool) -> Outcome:
 
 
 def steady(quick: bool) -> Outcome:
-    """One recording of a step that is all Python: its first 20 seconds, and what follows."""
+    """One recording of a step that is all Python, and one of a real one: the first 20 seconds, and what follows."""
     out = Outcome()
-    found = steady_costs.measured("small_step", ("bare", "cuptimem"), 2 if quick else 2 * steady_costs.FIRST)
-    for part in steady_costs.PARTS:
-        if not found["bare"][part]:
-            continue
-        base = {key: [block[key] for block in found["bare"][part]] for key in ("step", "cpu")}
-        ours = {key: [block[key] for block in found["cuptimem"][part]] for key in ("step", "cpu")}
-        ratio, cpu = (paired(ours[key], base[key], ratio=True) for key in ("step", "cpu"))
-        out.rows.append(
-            {"benchmark": "steady", "what": f"bare, {part}", "unit": "s", "step": spread(base["step"]).to_dict()}
-        )
-        out.rows.append(
-            {
-                "benchmark": "steady",
-                "what": f"cuptimem, {part}",
-                "unit": "s",
-                "step": spread(ours["step"]).to_dict(),
-                "ratio": ratio.to_dict(),
-                "cpu_ratio": cpu.to_dict(),
-            }
-        )
-        out.verdicts.append(Verdict(PROMISES["steady"], *percent(ratio), why=part))
-        out.verdicts.append(Verdict(PROMISES["steady-cpu"], cpu.median, (cpu.low, cpu.high), why=part))
+    for name, before, step_promise, cpu_promise in (
+        ("small_step", "", "steady", "steady-cpu"),
+        ("gpt", "gpt, ", "steady-gpt", "steady-gpt-cpu"),
+    ):
+        found = steady_costs.measured(name, ("bare", "cuptimem"), 2 if quick else 2 * steady_costs.FIRST)
+        for part in steady_costs.PARTS:
+            if not found["bare"][part]:
+                continue
+            base = {key: [block[key] for block in found["bare"][part]] for key in ("step", "cpu")}
+            ours = {key: [block[key] for block in found["cuptimem"][part]] for key in ("step", "cpu")}
+            ratio, cpu = (paired(ours[key], base[key], ratio=True) for key in ("step", "cpu"))
+            row = {"benchmark": "steady", "what": f"{before}bare, {part}", "unit": "s"}
+            out.rows.append({**row, "step": spread(base["step"]).to_dict()})
+            ratios = {"ratio": ratio.to_dict(), "cpu_ratio": cpu.to_dict()}
+            row["what"] = f"{before}cuptimem, {part}"
+            out.rows.append({**row, "step": spread(ours["step"]).to_dict(), **ratios})
+            out.verdicts.append(Verdict(PROMISES[step_promise], *percent(ratio), why=part))
+            out.verdicts.append(Verdict(PROMISES[cpu_promise], cpu.median, (cpu.low, cpu.high), why=part))
     return out
 
 

@@ -54,23 +54,20 @@ class Compared:
     bare: str = "bare"
 
 
+def _in_one_recording(before: str, promise: str) -> Iterator[Compared]:
+    for part in PARTS:
+        ours, bare = {"cuptimem": f"{before}cuptimem, {part}"}, f"{before}bare, {part}"
+        yield Compared(f"... in one of 40 s, {part}", "steady", False, ours, (promise, part), bare)
+
+
 _HERE = {name: name for name in ("cuptimem", "memray", "torch.profiler", "tracemalloc")}
 _DEVICE = {"cuptimem": "cuptimem", "PyTorch's recorder": "recorder all/all"}
 COMPARED = (
     Compared("an allocation with its free, 30 frames deep", "micro", True, _HERE, ("micro", "")),
     Compared("a step that is all Python, in recordings of 0.2 s", "small_step", False, _HERE, ("worst", "small_step")),
-    *(
-        Compared(
-            f"... in one of 40 s, {part}",
-            "steady",
-            False,
-            {"cuptimem": f"cuptimem, {part}"},
-            ("steady", part),
-            f"bare, {part}",
-        )
-        for part in PARTS
-    ),
+    *_in_one_recording("", "steady"),
     Compared("a GPT step", "gpt", False, _HERE, ("realistic", "gpt")),
+    *_in_one_recording("gpt, ", "steady-gpt"),
     Compared("a Hugging Face GPT-2 step", "transformers", False, _HERE, ("realistic", "transformers")),
     Compared("a ResNet step, two workers", "resnet", False, _HERE, ("realistic", "resnet")),
     Compared(

@@ -23,6 +23,8 @@ PROMISES = {
         Promise("worst", "4 ms step that is all Python, 1,300 events, added", 3, "%"),
         Promise("steady", "the same step in one recording of 40 s, added", 1.5, "%"),
         Promise("steady-cpu", "the same step in one recording of 40 s, CPU of the process", 1.05, "x"),
+        Promise("steady-gpt", "a GPT step in one recording of 40 s, added", 1, "%"),
+        Promise("steady-gpt-cpu", "a GPT step in one recording of 40 s, CPU of the process", 1.03, "x"),
         Promise("stopped", "after stop(): nothing measurable, added", 0, "ns"),
         Promise("size", "trace size, whole file, per allocation or free", 12, "bytes"),
         Promise("open-10m", "10 million events: open, replay, peak, steps", 3, "s"),

@@ -89,7 +89,7 @@ REGIONS = {
         also=OOM,
     ),
     "leak": Region(
-        ("*/leaks", "*/suspects", "*/keeps"),
+        ("leaks*/leaks", "holders/lines/leaks", "advice/leaks/leak", "*/suspects", "*/keeps"),
         names={"retained": "retained_at"},
         more={
             "parts": '`[{"bytes", "count", "stack"}]`, a part per stack, the largest first; they sum to `bytes` and '
