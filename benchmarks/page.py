@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.steady import PARTS
+from benchmarks.worker import BARE_AGAIN
 from tests.results import json_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,6 +59,8 @@ def _in_one_recording(before: str, promise: str) -> Iterator[Compared]:
     for part in PARTS:
         ours, bare = {"cuptimem": f"{before}cuptimem, {part}"}, f"{before}bare, {part}"
         yield Compared(f"... in one of 40 s, {part}", "steady", False, ours, (promise, part), bare)
+        again = {"cuptimem": f"{before}{BARE_AGAIN}, {part}"}
+        yield Compared(f"... a second process, bare as well, {part}", "steady", False, again, None, bare)
 
 
 _HERE = {name: name for name in ("cuptimem", "memray", "torch.profiler", "tracemalloc")}
