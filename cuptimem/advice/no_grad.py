@@ -41,11 +41,11 @@ def no_grad(program: Program, blocks: list[Block], value: str) -> Change | str:
 
 
 def _read(program: Program, blocks: list[Block]) -> Change | str:
-    """Also within a step that trains: what autograd saved, no backward pass asked for, and none can ask for later: the
-    run came to the program's end, or its source shows that."""
+    """Also within a step that trains: what autograd saved, no backward pass asked for, and none can ask for later: its
+    source shows that. That a run came to its end says nothing of one with other arguments."""
     lives = [(block, life) for block in blocks if (life := program.life(block)) is not None and life.saved]
     trained = {frame for _, life in lives for one in life.saved if not one.is_unrun for frame in one.lines}
-    trains = not program.whole and any(not one.is_unrun for _, life in lives for one in life.saved)
+    trains = any(not one.is_unrun for _, life in lives for one in life.saved)
     unrun = [one for _, life in lives for one in life.saved if one.is_unrun]
     asked = {frame for one in unrun if trains and not one.is_needless for frame in one.lines}
     places: dict[Frame, Edits] = defaultdict(dict)

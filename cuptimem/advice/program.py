@@ -109,7 +109,6 @@ class Program:
         self._index = {id(block): i for i, block in enumerate(self.blocks)}
         self.peak, self.at = self.replay(self.blocks)
         self.beside: Program | None = None  # the same program as a run with readers has it
-        self.whole = readers is not None and readers.whole
         self.read, self.scratch = readers.lives(self.blocks) if readers is not None else ({}, frozenset())  # by birth
 
     def life(self, block: Block) -> Life | None:

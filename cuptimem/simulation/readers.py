@@ -58,15 +58,15 @@ class Readers:
         self._mode.__enter__()
         self._casts.start(self._cast)
 
-    def finish(self, path: str, whole: bool) -> None:
-        """Behind the program's last line, or (not whole) in the place of what follows a try's last step."""
+    def finish(self, path: str) -> None:
+        """Behind the program's last line, or in the place of what follows a try's last step."""
         self._busy = True
         self._let_go()
         self._casts.close(None, len(self._begins))
         self._modules.finish()
         with open(path, "w", encoding="utf-8") as file:
             places = [{"lines": place, "drops": drops(place)} for place in self._places]
-            json.dump({"begins": self._begins, "blocks": self._blocks, "places": places, "whole": whole}, file)
+            json.dump({"begins": self._begins, "blocks": self._blocks, "places": places}, file)
 
     def _let_go(self) -> None:
         """Of what variables hold unread: as the next iteration would bind them again."""

@@ -105,7 +105,7 @@ class Run:
             return
         self._steps[id(optimizer)] = self._steps.get(id(optimizer), 0) + 1
         if self._request["steps"] and self._steps[id(optimizer)] >= self._request["steps"]:
-            self._end(None, whole=False)
+            self._end(None)
 
     def _keep_peaks(self) -> None:
         """The program's own resets of its peaks take nothing from the answer."""
@@ -132,7 +132,7 @@ class Run:
             all_peaks.append((stats.get("allocated_bytes.all.peak", 0), stats.get("reserved_bytes.all.peak", 0)))
         return max(all_peaks)[0], max(reserved for _, reserved in all_peaks)
 
-    def _end(self, error: str | None, refused: str = "", whole: bool = True) -> NoReturn:
+    def _end(self, error: str | None, refused: str = "") -> NoReturn:
         if os.getpid() != self._pid:  # a process that the program has forked, and that has its functions
             os._exit(1)
         peak, reserved, modules, ooms, beside = 0, 0, [], 0, 0
@@ -143,7 +143,7 @@ class Run:
                 peak, reserved = self._cuda_peaks()
                 ooms, beside = _refused_and_beside()
             if self._readers:
-                self._readers.finish(self._request["readers"], whole)
+                self._readers.finish(self._request["readers"])
             if self._recording:
                 self._recording.stop()
             if self._request["device"] == "cpu":
