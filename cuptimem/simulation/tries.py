@@ -51,7 +51,7 @@ class Tried:
     ooms: int = 0  # requests that PyTorch's allocator refused, whether the program caught that or not
     beside_bytes: int = 0  # what the device had in use in the end that is not PyTorch's: its context and libraries
     timed_out: bool = False
-    write: str = ""  # for which advice of a recording has no technique: what to write, and where
+    write: str = ""  # what was put in, where that is not what advice of a recording says to write
     frame: Frame | None = None
     unread: str = ""  # of the program as it is: why it is not known what reads its blocks
 

@@ -29,7 +29,7 @@ class Kind:
     is_free: bool = False  # it costs nothing: neither time nor numerics
     of: str = "training"  # where it acts: "training", "evaluation", or "" for both
     replaces: str = ""  # two changes that replace the same thing do not go together
-    cost: str = ""  # of those for which advice of a recording has no technique
+    cost: str = ""  # of what a try says itself to write
 
 
 KINDS: dict[str, Kind] = {
@@ -60,7 +60,7 @@ KINDS: dict[str, Kind] = {
     "step_in_backward": Kind("optimizers", "StepInBackward"),
     "accumulate": Kind("batches", "Accumulate", "a number of parts of each batch", "2", replaces="the batch"),
     "batch": Kind("batches", "Batch", "a batch size", None, replaces="the batch"),
-    "chunked_loss": Kind("losses", "ChunkedLoss", "a number of parts", "8"),
+    "chunked_loss": Kind("losses", "ChunkedLoss", "a number of parts", "8", cost="the loss's forward again"),
     "offload": Kind("activations", "Offload"),
     "expandable": Kind("allocator", "Expandable", of="", cost="none"),
 }

@@ -18,7 +18,7 @@ class Change:
         self.device = device  # "cuda" or "cpu"
         self.applied = 0
         self.again = ""  # what it found out, with which it is to be tried once more
-        self.write = ""  # what to write where the program makes its call; "": advice of the recording has it
+        self.write = ""  # what to write where the program makes its call; "": as advice of the recording has it
         self._weights: dict[Place, int] = {}
 
     def install(self) -> None:

@@ -1,7 +1,7 @@
 """The loss over a large vocabulary, in parts, together with the layer before it."""
 
 import functools
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -9,41 +9,69 @@ from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
 from cuptimem.simulation.changes import calls
-from cuptimem.simulation.changes.change import Change, patch
+from cuptimem.simulation.changes.change import Change, patch, refuse
 
 _LEAST = 1 << 20  # elements: parts of smaller logits save nothing that is seen
-_WIDER = 4  # times its input's width: no hidden layer is a head
 _PLAIN = frozenset({"dim", "size", "numel", "__len__", "is_floating_point"})
 _ATTRIBUTES = frozenset({"shape", "dtype", "device", "requires_grad", "ndim", "is_cuda", "layout"})
 _SAME = frozenset({"contiguous", "float"})  # of a float32
+_ROWS = ("View", "UnsafeView", "ReshapeAlias", "Slice", "Select", "Index", "Clone")  # nodes that may keep rows whole
+_CHECKPOINT = "torch.utils.checkpoint.checkpoint"
+_MARK = "number of the call of linear"
 
 
 class ChunkedLoss(Change):
     """Cross-entropy over parts of the rows, each computed again in backward, with the linear layer that made its
-    logits where nothing else reads these: neither they nor their log-softmax is ever whole."""
+    logits where nothing else reads these: neither they nor their log-softmax is ever whole.
+
+    A first run finds out which calls of that layer lead to a loss; the next one has their numbers, and begins anew
+    without one whose output anything else reads.
+    """
 
     why_not = f"no cross_entropy of logits of two dimensions and at least {_LEAST:,} elements is computed"
+
+    def __init__(self, *given: str) -> None:
+        super().__init__(*given)
+        parts, colon, heads = self.value.partition(":")
+        self._parts, self._is_first = int(parts), not colon
+        self._heads = {int(one) for one in heads.split(",") if one}
+        self._number = 0  # of the next call
 
     def install(self) -> None:
         self._cross_entropy, self._linear = F.cross_entropy, F.linear
         patch(F, "cross_entropy", functools.wraps(F.cross_entropy)(lambda _: self._in_parts))
-        patch(F, "linear", lambda _: self._later)
+        later = functools.partial(self._later)
+        torch.jit._builtins._register_builtin(later, "aten::linear")  # type: ignore[no-untyped-call]  # torch has no types for it
+        patch(F, "linear", lambda _: later)
+
+    def finish(self) -> None:
+        if self._is_first and self._heads:
+            self._try_with(self._heads)
+
+    def _try_with(self, heads: set[int]) -> None:
+        self.again = f"{self._parts}:{','.join(map(str, sorted(heads)))}"
 
     def _later(self, input: Any, weight: Any, bias: Any = None) -> Any:
-        """F.linear; of what may be a head, when something else than cross-entropy reads it."""
-        is_head = input.dim() > 1 and weight.shape[0] > _WIDER * weight.shape[1]
-        count = input.numel() // max(1, input.shape[-1]) * weight.shape[0]
-        if not is_head or count < _LEAST or not self._learns(input, weight):
+        """F.linear; of what leads to a loss alone, with that."""
+        if torch.compiler.is_compiling() or calls.in_backward():
             return self._linear(input, weight, bias)
-        return _Logits(self, input, weight, bias)
+        number, self._number = self._number, self._number + 1
+        if number in self._heads and not self._is_first and self._is_plain(input, weight):
+            return _Logits(self, number, input, weight, bias)
+        made = self._linear(input, weight, bias)
+        if self._is_first and made.grad_fn is not None and self._is_plain(input, weight):
+            made.grad_fn.metadata[_MARK] = number
+        return made
 
-    def _learns(self, input: Any, weight: Any) -> bool:
-        is_plain = input.dtype is torch.float32 and not torch.is_autocast_enabled(self.device)
+    def _is_plain(self, input: Any, weight: Any) -> bool:
+        is_single = input.dtype is torch.float32 and not torch.is_autocast_enabled(self.device)
         has_graph = torch.is_grad_enabled() and (input.requires_grad or weight.requires_grad)
-        return is_plain and has_graph and not calls.in_backward()
+        return is_single and has_graph and input.dim() > 1
 
-    def whole(self, logits: "_Logits") -> Any:
-        return self._linear(logits.states, logits.weight, logits.bias)
+    def read(self, logits: "_Logits") -> NoReturn:
+        """By something else than the loss."""
+        self._try_with(self._heads - {logits.number})
+        refuse("something else than the loss reads the logits")
 
     def _in_parts(self, input: Any, target: Any, *arguments: Any, **keywords: Any) -> Any:
         reduction = keywords.get("reduction", "mean")
@@ -53,29 +81,34 @@ class ChunkedLoss(Change):
         if not plain or input.numel() < _LEAST or not input.requires_grad:
             return self._cross_entropy(_computed(input), target, *arguments, **keywords)
         self.applied += 1
+        if not isinstance(input, _Logits):
+            self.write = f"cross_entropy alone for {self._parts} parts of the rows, each in {_CHECKPOINT}"
+            self.saw(input.numel())
+        if self._is_first:
+            self._heads.update(_leading_to(input))
 
         def part(rows: Any, targets: Any) -> Any:
             if isinstance(input, _Logits):
                 rows = self._linear(rows, input.weight, input.bias)
             return self._cross_entropy(rows, targets, reduction="sum", **extra)
 
-        rows = (input.states if isinstance(input, _Logits) else input).chunk(int(self.value))
-        pairs = zip(rows, target.chunk(int(self.value)), strict=True)
+        rows = (input.states if isinstance(input, _Logits) else input).chunk(self._parts)
+        pairs = zip(rows, target.chunk(self._parts), strict=True)
         total = sum(checkpoint(part, *pair, use_reentrant=False) for pair in pairs)
         return total / target.numel() if reduction == "mean" else total
 
 
 class _Logits(torch.Tensor):
-    """Of a linear layer that has not run. What keeps its rows is done to its input; all else computes it."""
+    """Of a linear layer that has not run. What keeps its rows is done to its input; all else needs it."""
 
-    def __new__(cls, change: ChunkedLoss, states: Any, weight: Any, bias: Any) -> "_Logits":
+    def __new__(cls, change: ChunkedLoss, number: int, states: Any, weight: Any, bias: Any) -> "_Logits":
         make: Any = torch.Tensor._make_wrapper_subclass
         shape, options = (*states.shape[:-1], weight.shape[0]), {"dtype": states.dtype, "device": states.device}
         made: _Logits = make(cls, shape, requires_grad=True, **options)
         return made
 
-    def __init__(self, change: ChunkedLoss, states: Any, weight: Any, bias: Any) -> None:
-        self.change, self.states, self.weight, self.bias = change, states, weight, bias
+    def __init__(self, change: ChunkedLoss, number: int, states: Any, weight: Any, bias: Any) -> None:
+        self.change, self.number, self.states, self.weight, self.bias = change, number, states, weight, bias
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -84,10 +117,8 @@ class _Logits(torch.Tensor):
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **keywords)
         logits = args[0] if args else None
-        if name == "cross_entropy" and isinstance(logits, _Logits):  # a library's name for it
-            return logits.change._in_parts(*args, **keywords)
         if isinstance(logits, _Logits) and not keywords and (states := logits._rows(name, args[1:])) is not None:
-            return _Logits(logits.change, states, logits.weight, logits.bias)
+            return _Logits(logits.change, logits.number, states, logits.weight, logits.bias)
         computed: Any = tree_map
         return func(*computed(_computed, args), **computed(_computed, keywords))
 
@@ -109,4 +140,12 @@ class _Logits(torch.Tensor):
 
 
 def _computed(value: Any) -> Any:
-    return value.change.whole(value) if isinstance(value, _Logits) else value
+    return value.change.read(value) if isinstance(value, _Logits) else value
+
+
+def _leading_to(logits: Any) -> set[int]:
+    """The number of the call of linear whose rows these are, if they are of one."""
+    node = logits.grad_fn
+    while node is not None and _MARK not in node.metadata:
+        node = node.next_functions[0][0] if node.name().removesuffix("Backward0") in _ROWS else None
+    return set() if node is None else {node.metadata[_MARK]}
