@@ -7,7 +7,7 @@ from math import prod
 
 from cuptimem.advice.data import is_cached
 from cuptimem.advice.program import Block, Program, of_category
-from cuptimem.advice.readers import Cast, Life, Saved
+from cuptimem.advice.readers import Cast, Life, Narrowed, Saved
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, Stack, function, user_frame
 
@@ -81,7 +81,10 @@ class _Copies:
         if made is not None and source.node:
             return made
         for cast in (*source.casts, *([made] if made is not None else [])):
-            if _saved(source, cast) if by.node else cast.first <= by.number < cast.last:
+            narrowed = source.narrowed if cast is made else None
+            is_wide = narrowed is None or by.number < narrowed.first
+            saved = _saved(source, cast)[: None if narrowed is None else narrowed.saved]
+            if saved if by.node else cast.first <= by.number < cast.last and is_wide:
                 return cast
         return None
 
@@ -91,9 +94,24 @@ class _Copies:
             copies = [(one.made, end) for one in life.casts if (end := _until(life, one)) > one.made]
             ends = (_beside(life, life.casts), *(one.gone for one in life.held), *(made for made, _ in copies))
             return [half.ending(max(ends)), *(replace(block, birth=made, end=end) for made, end in copies)]
+        if life.narrowed is not None and not life.node:
+            return _narrowing(block, half, life, life.narrowed, whole)
         if life.node or _beside(life, [whole]) <= whole.gone:
             return [block]
         return [block.ending(max(whole.gone, _until(life, whole))), replace(half, birth=whole.gone)]
+
+
+def _narrowing(block: Block, half: Block, life: Life, narrowed: Narrowed, whole: Cast) -> list[Block]:
+    """What the copy in 16 bits leaves of the block, and that copy."""
+    held = max((one.gone for one in life.held), default=0)
+    ends = {True: [min(held, whole.gone)], False: [held] if held > whole.gone else []}  # by whether it has 32 bits
+    for i, saved in enumerate(life.saved):
+        ends[i < narrowed.saved].append(saved.gone)
+    for read in life.reads:
+        if not read.node:
+            ends[read.number < narrowed.first].append(read.at)
+    end = max(ends[False], default=0)
+    return [block.ending(max(ends[True])), *([replace(half, birth=narrowed.made, end=end)] if end else [])]
 
 
 def _saved(life: Life, cast: Cast) -> list[Saved]:

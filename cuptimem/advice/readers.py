@@ -99,6 +99,16 @@ class Cast:
 
 
 @dataclass(frozen=True, slots=True)
+class Narrowed:
+    """Asked to have the type of another tensor: where that has 16 bits, operators from number first on read a copy in
+    these, from position `made` on. saved: what autograd had saved of it before."""
+
+    first: int
+    made: int
+    saved: int
+
+
+@dataclass(frozen=True, slots=True)
 class Operand:
     """Of the operator of a block, into which its variant in place could write: nothing reads its variables again.
 
@@ -132,6 +142,7 @@ class Life:
     saved: tuple[Saved, ...]
     into: tuple[Operand, ...]
     casts: tuple[Cast, ...]
+    narrowed: Narrowed | None
     next: int
 
     @property
@@ -212,7 +223,10 @@ class Readers:
                 if (i := found[one["block"]]) is not None
             )
             casts = tuple(Cast(first, last, self._behind(first), self._behind(last)) for first, last in row["casts"])
-            life = _life(births[index], row, inputs, variables, places, into, casts, self._behind(row["number"] + 1))
+            first, saved = row["narrowed"] or (0, 0)
+            narrowed = Narrowed(first, self._behind(first), saved) if row["narrowed"] else None
+            behind = self._behind(row["number"] + 1)
+            life = _life(births[index], row, inputs, variables, places, into, casts, narrowed, behind)
             if self._explains(life, blocks[index]):
                 lives[births[index]] = life
         return lives, frozenset(scratch)
@@ -250,6 +264,7 @@ def _life(
     places: list[tuple[tuple[Frame, ...], str | None]],
     into: tuple[Operand, ...],
     casts: tuple[Cast, ...],
+    narrowed: Narrowed | None,
     behind: int,
 ) -> Life:
     return Life(
@@ -278,5 +293,6 @@ def _life(
         ),
         into,
         casts,
+        narrowed,
         behind,
     )

@@ -1,6 +1,7 @@
 """Where a program or a library asks for 32 bits of a tensor that has them: of a model in 16 bits that is a copy.
 
-The copy is read by what the calling function computes until it returns. No operator runs, so no dispatch mode sees it.
+The copy is read by what the calling function computes until it returns, or asks for the type of another tensor again.
+No operator runs, so no dispatch mode sees it.
 """
 
 import sys
@@ -20,25 +21,33 @@ class Casts:
         self._open: list[tuple[int, CodeType, _Cast]] = []  # with the frame's identity: a frame would hold its tensors
         self._number = 0  # of the next operator
 
-    def start(self, casts_of: Callable[[Any], list[_Cast] | None]) -> None:
-        """casts_of: the list for those of a tensor's block, None where it has none."""
+    def start(self, block_of: Callable[[Any], dict[str, Any] | None]) -> None:
+        """block_of: what is known of a tensor's block, None where there is none."""
 
         def noting(original: Any) -> Any:
             def cast(tensor: Any, *arguments: Any, **keywords: Any) -> Any:
                 made = original(tensor, *arguments, **keywords)
-                if made is tensor and tensor.dtype is torch.float32 and (noted := casts_of(tensor)) is not None:
+                if made is tensor and tensor.dtype is torch.float32 and (block := block_of(tensor)) is not None:
                     frame = sys._getframe(1)
                     line = line_of(frame.f_code.co_filename, frame.f_lineno)
-                    # Else it is the type of another tensor, which has 16 bits then.
                     if original.__name__ == "float" or "float32" in line:
-                        noted.append([self._number, None])
-                        self._open.append((id(frame), frame.f_code, noted[-1]))
+                        block["casts"].append([self._number, None])
+                        self._open.append((id(frame), frame.f_code, block["casts"][-1]))
+                    elif any(isinstance(one, torch.dtype | torch.Tensor) for one in (*arguments, *keywords.values())):
+                        self._narrow(block)  # the type of another tensor, which has 16 bits then
                 return made
 
             return cast
 
-        for name in ("float", "to", "type"):
+        for name in ("float", "to", "type", "type_as"):
             setattr(torch.Tensor, name, noting(getattr(torch.Tensor, name)))
+
+    def _narrow(self, block: dict[str, Any]) -> None:
+        if block["casts"]:
+            if block["casts"][-1][1] is None:
+                block["casts"][-1][1] = self._number
+        elif block["narrowed"] is None:
+            block["narrowed"] = self._number, len(block["saved"])
 
     def close(self, frame: FrameType | None, number: int) -> None:
         """Before an operator, of which this is the frame: the casts of functions that have returned."""
@@ -50,6 +59,6 @@ class Casts:
             running.add((id(frame), frame.f_code))
             frame = frame.f_back
         for one in self._open:
-            if one[:2] not in running:
+            if one[:2] not in running and one[2][1] is None:
                 one[2][1] = number
         self._open = [one for one in self._open if one[:2] in running]

@@ -173,6 +173,7 @@ class Readers:
                 "inputs": list(dict.fromkeys(read)),
                 "into": [],
                 "casts": [],
+                "narrowed": None,
                 "reads": [],
                 "objects": [],
                 "saved": [],
@@ -203,10 +204,10 @@ class Readers:
         self._objects[key] = weakref.ref(tensor, gone), record
         self._of_block[index].add(key)
 
-    def _cast(self, tensor: Any) -> list[list[int | None]] | None:
-        """Of a tensor that has 32 bits already and is asked to have them: where its casts are noted."""
+    def _cast(self, tensor: Any) -> dict[str, Any] | None:
+        """Of a tensor that has 32 bits already and is asked to have them: its block."""
         index = self._at.get(tensor.untyped_storage().data_ptr()) if _is_followed(tensor) and not self._busy else None
-        return None if index is None else self._blocks[index]["casts"]
+        return None if index is None else self._blocks[index]
 
     # What autograd keeps.
 

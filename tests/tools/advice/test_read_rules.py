@@ -44,6 +44,7 @@ def program(tmp_path: Path, *given: dict[str, Any]) -> Program:
                 **common,
                 **lists,
                 "grad": True,
+                "narrowed": None,
                 **block,
                 "begin": block["begin"] - 1,
                 "end": block.get("end", block["begin"]),
@@ -126,6 +127,23 @@ def test_a_model_in_16_bits_and_what_stays_in_32(tmp_path: Path) -> None:
     assert half([[2, 4]]) == 4096 + 2048 + 2 * 4096
     assert half([[3, 4]]) == 4096 + 2 * 2048  # nothing reads that copy
     assert half([[2, 4]], operator="aten.mm.default") == 4096 + 2048 + 2 * 4096
+
+
+def test_what_a_library_casts_back_to_16_bits(tmp_path: Path) -> None:
+    """x.float() + ... and .to(dtype) of that, behind which autograd keeps the copy in 16 bits, or one of each."""
+    large = {"last": 30, "bytes": 4096, "shape": [1024]}
+    given = {**large, "begin": 1, "number": 0, "casts": [[1, 3]], "reads": [[3, "aten.add.Tensor", "", 1]]}
+    made = {**large, "begin": 3, "number": 1, "inputs": [0], "saved": [saved(2, 28, 29, "backward")]}
+    later = {"last": 30, "bytes": 1 << 15, "begin": 11, "number": 5, "dtype": "int64", "objects": [held(29)]}
+
+    def half(narrowed: list[int] | None) -> int:
+        own = {**given, "objects": [held(29)]}
+        one = program(tmp_path, own, {**made, "objects": [held(7)], "narrowed": narrowed}, later)
+        return one.replay(precision._halved(one, one.blocks, "float32"))[0]
+
+    assert half(None) == (1 << 15) + 2048 + 4096
+    assert half([2, 0]) == (1 << 15) + 2 * 2048
+    assert half([2, 1]) == (1 << 15) + 2048 + 4096  # saved before
 
 
 def test_data_of_64_bits_beside_a_model_of_32(tmp_path: Path) -> None:
