@@ -81,6 +81,8 @@ OF_KINDS = (
     ("accumulate", ("--case", "workers"), 0),
     ("no_grad", ("--case", "perceptual"), 0),
     ("freeze", ("--case", "trunk"), 0),
+    ("chunked_loss", ("--case", "predicts"), 0),
+    ("chunked_loss", ("--case", "scored"), 0),
     ("collect", ("--case", "cycles"), 0),
     ("sgd", ("--case", "gan"), 0),
     ("no_foreach", ("--case", "scaler"), 0),
@@ -148,6 +150,8 @@ def test_injected_as_by_hand(answers: dict[int, list[Any]], number: int) -> None
     if change == "freeze":
         assert injected["write"].startswith("requires_grad_(False) of model.trunk, before the loop")
         assert injected["frame"]["function"] == "trunk"
+    if change == "chunked_loss":
+        assert injected["write"].startswith("cross_entropy alone for 8 parts") == ("scored" in pairs()[number][2])
 
 
 SAVES_NOTHING = ("zero_grad_late",)

@@ -232,6 +232,63 @@ def stack(hand):
         optimizer.step()
 
 
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2 + ctx.saved_tensors[0]
+
+
+class Wide(nn.Module):
+    """A hidden layer as wide as a head; one that is called in a script."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(128, 2048), nn.Linear(2048, 128)
+
+        def scripted(x, weight):
+            return F.linear(x, weight)
+
+        self.third, self.scripted = nn.Linear(128, 128), torch.jit.script(scripted)
+
+    def forward(self, x):
+        return x + self.scripted(self.second(Doubled.apply(self.first(x))), self.third.weight)
+
+
+def in_parts(targets, of, *given):
+    pairs = zip(of.chunk(8), targets.chunk(8), strict=True)
+
+    def part(rows, some):
+        return F.cross_entropy(F.linear(rows, *given) if given else rows, some, reduction="sum")
+
+    return sum(checkpoint(part, *pair, use_reentrant=False) for pair in pairs) / targets.numel()
+
+
+def predicts(hand, is_read=False):
+    """Logits of a head; beside the loss something else reads them, or not."""
+    body, head = Wide().cuda(), nn.Linear(128, 8192).cuda()
+    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+    for _ in range(4):
+        states, targets = body(torch.randn(1024, 128, device="cuda")), torch.randint(8192, (1024,), device="cuda")
+        if hand and not is_read:
+            loss = in_parts(targets, states, head.weight, head.bias)
+        else:
+            logits = head(states)
+            loss = in_parts(targets, logits) if hand else F.cross_entropy(logits, targets)
+            loss = loss + 1e-4 * logits.logsumexp(-1).square().mean() if is_read else loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def scored(hand):
+    predicts(hand, True)
+
+
 def distributed(_):
     """A process of two."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
