@@ -16,7 +16,7 @@ from cuptimem.cli.run import Usage, check_program
 from cuptimem.errors import Error
 from cuptimem.output.bounded import Bounds
 from cuptimem.output.text import terminal
-from cuptimem.report.advice import Advice
+from cuptimem.report.advice import Advice, Proposal
 
 if TYPE_CHECKING:
     from cuptimem.advice.readers import Readers
@@ -112,15 +112,19 @@ def run(
         failed = found[0].peak_bytes is None
         advised: Advice | None = None
         predicted: dict[str, int] = {}
+        untried: list[Proposal] = []
         if not failed:
             read = "" if found[0].unread else readers
             advised, predicted = predict(trace, read, [one.change for one in found[1:]])
             found = [_of_advice(one, advised) for one in found]
+            if tried is None:
+                known = {one.change for one in found}
+                untried = [one for one in advised.proposals if one.technique not in known]
     if bounds is not None:
-        output.show(objects.tries(device, found, predicted, advised), bounds)
+        output.show(objects.tries(device, found, predicted, advised, untried), bounds)
         return FAILED if failed else 0
     program = " ".join(words[:2]) if words[0] == "-m" else words[0]
-    blocks = try_views.blocks(found, program, device, predicted, advised, most)
+    blocks = try_views.blocks(found, program, device, predicted, advised, most, untried)
     terminal.show(blocks, sys.stderr if failed else None)
     return FAILED if failed else 0
 

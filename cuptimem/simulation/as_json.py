@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cuptimem.output.json import SCHEMA, envelope, keys, of
-from cuptimem.report.advice import Advice
+from cuptimem.report.advice import Advice, Proposal
 from cuptimem.simulation import changes
 from cuptimem.simulation.fitting import Row
 from cuptimem.simulation.largest import Largest
@@ -75,14 +75,23 @@ def _fullest(row: Row, name: str) -> Any:
     return None if found is None else {"low": found.low, "high": found.high}
 
 
-def tries(device: str, found: Sequence[Tried], predicted: Mapping[str, int], advised: Advice | None) -> dict[str, Any]:
-    """found: the program as it is first; predicted: the peak with a change; advised: None where nothing is recorded."""
+def tries(
+    device: str,
+    found: Sequence[Tried],
+    predicted: Mapping[str, int],
+    advised: Advice | None,
+    untried: Sequence[Proposal] = (),
+) -> dict[str, Any]:
+    """found: the program as it is first; predicted: the peak with a change; advised: None where nothing is recorded;
+    untried: proposals that are none of the found."""
     as_it_is, *tried = found
     return {
         "schema": SCHEMA,
         "device": device,
         "as_it_is": of(as_it_is, _TRIED),
         "output": as_it_is.output,
+        "leaks": [] if advised is None else [of(one) for one in advised.leaks],
+        "proposals": [of(one) for one in untried],
         "tried": [
             {
                 "change": one.change,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from cuptimem.output.text import advice_views
+from cuptimem.output.text import advice_views, leak_views
 from cuptimem.output.text.blocks import Block, Column, Table, Text
 from cuptimem.output.text.words import plural, share, size
 from cuptimem.report.advice import Advice, Proposal
@@ -11,6 +11,7 @@ from cuptimem.simulation.tries import CPU, NOTHING, STEPS, Tried
 
 LEAST = 0.02  # of the peak: what saves less is named, and no row
 
+_UNTRIED = "predicted, and not tried"
 _LINES = 12  # of a failed program's output
 _TABLES = {
     (True, True): "free: no slower, equal up to rounding",
@@ -26,9 +27,11 @@ def blocks(
     predicted: Mapping[str, int],
     advised: Advice | None = None,
     most: int | None = STEPS,
+    untried: Sequence[Proposal] = (),
 ) -> list[Block]:
     """found: the program as it is first. predicted: the peak with a change, as a recording foretells it. advised: what
-    the same recording advises, which has the lines and what to write there. most: steps behind which a try ended."""
+    the same recording advises, which has the lines and what to write there. most: steps behind which a try
+    ended. untried: proposals that are none of the found."""
     as_it_is, *tried = found
     where = "the CPU" if device == CPU else f"a simulated {device}"
     if as_it_is.error == NOTHING:
@@ -41,21 +44,26 @@ def blocks(
     reserved = f" ({size(as_it_is.reserved_bytes)} reserved)" if as_it_is.reserved_bytes else ""
     title = f"{program} on {where}: peak {size(as_it_is.peak_bytes)}{reserved} {stretch}"
     result: list[Block] = [Text(f"{title}; {plural(len(tried), 'change')} tried", "title"), Text()]
+    if advised is not None:
+        result[1:1] = leak_views.at_peak(advised.leaks, advised.peak)
     proposals = {one.technique: one for one in advised.proposals} if advised is not None else {}
     advised_rows = proposals.keys() - {one.change for one in tried if one.error is not None}
     rows = [one for one in tried if _is_row(one, as_it_is) or one.change in advised_rows]
+    rows += [Tried(one.technique, None, None, 0, why_not=_UNTRIED) for one in untried]
+    predicted = {**{one.technique: one.bytes for one in untried}, **predicted}
     rows.sort(key=lambda one: _peak(one, proposals))
     for kind, words in _TABLES.items():
-        if chosen := [one for one in rows if _kind(one) == kind]:
+        if chosen := [one for one in rows if _kind(one, proposals) == kind]:
             result += [Text(words, "strong"), _table(chosen, as_it_is, predicted, proposals), Text()]
     little = [one for one in tried if one.is_answer and one not in rows]
+    beside = [f"{_UNTRIED}: {', '.join(one.technique for one in untried)}"] if untried else []
     unread = [f"not known is what reads a block last: {as_it_is.unread}"] if as_it_is.unread else []
-    lines = (*_little(little, as_it_is), *_without(tried), *unread, *(_later(as_it_is) if is_part else ()))
+    lines = (*_little(little, as_it_is), *_without(tried), *beside, *unread, *(_later(as_it_is) if is_part else ()))
     return result + [Text(line, hang=2, prose=True) for line in lines]
 
 
-def _kind(one: Tried) -> tuple[bool, bool | None]:
-    is_free = changes.is_free(one.change)
+def _kind(one: Tried, proposals: Mapping[str, Proposal]) -> tuple[bool, bool | None]:
+    is_free = proposals[one.change].free if one.why_not == _UNTRIED else changes.is_free(one.change)
     return is_free, one.is_answer if is_free else None
 
 

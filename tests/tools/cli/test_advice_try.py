@@ -17,7 +17,8 @@ import pytest
 from cuptimem.cli import advice_try
 from cuptimem.errors import Error
 from cuptimem.output.text import text
-from cuptimem.report.advice import Advice, Proposal, Rejected
+from cuptimem.report.advice import Advice, LeakAtPeak, Proposal, Rejected
+from cuptimem.report.leaks import Leak
 from cuptimem.report.stacks import Frame
 from cuptimem.simulation import as_json, changes, try_imports, try_views
 from cuptimem.simulation.tries import NOTHING, Tried
@@ -82,22 +83,25 @@ FOUND = [
 ]
 SHOWN = """\
 train.py on a simulated h100: peak 1000.0 MiB (1.1 GiB reserved) in 3 steps; 7 changes tried
+a leak has 200.0 MiB of it (20 %): /w/a.py:7
 
 free, but not tried: as predicted alone; why stands below
   change              saves       peak tried  predicted  reserved  where          write                         cost
   fused_attention  80.0 MiB  8 %           -  920.0 MiB         -  /w/model.py:9  scaled_dot_product_attention  none
 
 trades: each with its cost
-  change                   saves        peak tried  predicted    reserved  where      write  cost
+  change                   saves        peak tried  predicted    reserved  where      write                     cost
   checkpoint=blocks.*  400.0 MiB  40 %   600.0 MiB  590.0 MiB   700.0 MiB
+  half_model           300.0 MiB  30 %           -  700.0 MiB           -             model.to(torch.bfloat16)  numerics
   expandable                 0 B   0 %  1000.0 MiB          -  1010.0 MiB
-  autocast             -50.0 MiB  -5 %     1.0 GiB          -     1.2 GiB  /w/a.py:4  half   numerics: 16 bits
+  autocast             -50.0 MiB  -5 %     1.0 GiB          -     1.2 GiB  /w/a.py:4  half                      numerics: 16 bits
 
 tried, changes the peak by less than 2%: fused
 does not work with this program: in_place: RuntimeError: modified by an inplace
   operation at train.py:4
 not applied: no_grad: no model is called in evaluation mode
 not applied: fused_attention: attention by hand
+predicted, and not tried: half_model
 What comes behind 3 steps, such as an evaluation, is not in these peaks:
   --steps 0 runs to the end, and so do --change no_grad and --change
   keep_evaluation
@@ -116,9 +120,12 @@ def test_view() -> None:
         "none",
         "rough",
     )
-    advised = Advice("cuda:0", 1000 * MIB, 1, (proposal,))
+    half = Proposal("half_model", False, 700 * MIB, 300 * MIB, None, "model.to(torch.bfloat16)", "numerics", "rough")
+    frame = Frame("/w/a.py", "main", 7)
+    of = ("bytes", "cuda:0", 200 * MIB, 4, 50 * MIB, 1, 0, 3, "training", (frame,), (), (), "survivors", "", "high", "")
+    advised = Advice("cuda:0", 1000 * MIB, 1, (proposal, half), leaks=(LeakAtPeak(200 * MIB, Leak(*of)),))
     predicted = {"checkpoint=blocks.*": 590 * MIB, "fused_attention": 920 * MIB}
-    shown = text.render(try_views.blocks(FOUND, "train.py", "h100", predicted, advised), 140)
+    shown = text.render(try_views.blocks(FOUND, "train.py", "h100", predicted, advised, untried=(half,)), 140)
     assert [line.rstrip() for line in shown.splitlines()] == SHOWN.splitlines()
 
 
@@ -138,7 +145,9 @@ def test_view_of_a_program_without_a_gpu() -> None:
 
 def test_answer_as_json() -> None:
     """Each answer apart: a peak, nothing applied, an error; and what the page documents, no key more."""
-    answer = as_json.tries("h100", FOUND, {"checkpoint=blocks.*": 590 * MIB}, None)
+    half = Proposal("half_model", False, 700 * MIB, 300 * MIB, None, "model.to(torch.bfloat16)", "numerics", "rough")
+    answer = as_json.tries("h100", FOUND, {"checkpoint=blocks.*": 590 * MIB}, None, [half])
+    assert [one["technique"] for one in answer["proposals"]] == ["half_model"] and answer["leaks"] == []
     rows = {one["change"]: one for one in answer["tried"]}
     assert answer["as_it_is"]["peak_bytes"] == 1000 * MIB and answer["device"] == "h100"
     checkpoint, no_grad, in_place = (rows[name] for name in ("checkpoint=blocks.*", "no_grad", "in_place"))
@@ -149,7 +158,7 @@ def test_answer_as_json() -> None:
     assert in_place["peak_bytes"] is None and in_place["error"].startswith("RuntimeError") and not in_place["free"]
     page = (ROOT / "docs/json.md").read_text()
     part = page[page.index("With `--try`") : page.index("## `fragmentation`")]
-    assert {*rows["fused"], *answer} == set(re.findall(r"`([a-z_]+)`", part)) - {"proposals"}
+    assert {*rows["fused"], *answer} == set(re.findall(r"`([a-z_]+)`", part))
 
 
 def test_view_of_a_program_that_fails() -> None:
