@@ -8,6 +8,7 @@ from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import user_frame
 
 _NODE = "LogSoftmaxBackward0"
+_CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 _PARTS = 8
 _LARGE = 1 << 20  # smaller ones are not worth a loop
 
@@ -32,7 +33,7 @@ def chunked_loss(program: Program, blocks: list[Block], value: str) -> Change | 
             if block.category == "gradient" and block.module in heads and block.bytes > _LARGE:
                 edited.append(replace(block, end=min(block.end, block.birth + 3 * GAP + GAP // 2)))
     frame = user_frame(max(saved, key=lambda one: one.bytes).of.stack)
-    write = f"head and cross_entropy for {parts} parts of the rows, each in torch.utils.checkpoint.checkpoint"
+    write = f"head, cross_entropy and what else reads the logits for {parts} parts of the rows, each in {_CHECKPOINT}"
     return Change(edited, frame, write, "the head's forward again")
 
 

@@ -117,6 +117,9 @@ def run(
             read = "" if found[0].unread else readers
             advised, predicted = predict(trace, read, [one.change for one in found[1:]])
             found = [_of_advice(one, advised) for one in found]
+            for one in found:
+                if one.write:  # what was put in is not what is foretold
+                    predicted.pop(one.change, None)
             if tried is None:
                 known = {one.change for one in found}
                 untried = [one for one in advised.proposals if one.technique not in known]

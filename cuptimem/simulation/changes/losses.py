@@ -82,7 +82,9 @@ class ChunkedLoss(Change):
             return self._cross_entropy(_computed(input), target, *arguments, **keywords)
         self.applied += 1
         if not isinstance(input, _Logits):
-            self.write = f"cross_entropy alone for {self._parts} parts of the rows, each in {_CHECKPOINT}"
+            self.write = (
+                f"cross_entropy alone for {self._parts} parts of the rows, each in {_CHECKPOINT}: the logits stay whole"
+            )
             self.saw(input.numel())
         if self._is_first:
             self._heads.update(_leading_to(input))

@@ -90,11 +90,11 @@ free, but not tried: as predicted alone; why stands below
   fused_attention  80.0 MiB  8 %           -  920.0 MiB         -  /w/model.py:9  scaled_dot_product_attention  none
 
 trades: each with its cost
-  change                   saves        peak tried  predicted    reserved  where      write                     cost
+  change                   saves        peak tried  predicted    reserved  where      write        cost
   checkpoint=blocks.*  400.0 MiB  40 %   600.0 MiB  590.0 MiB   700.0 MiB
-  half_model           300.0 MiB  30 %           -  700.0 MiB           -             model.to(torch.bfloat16)  numerics
+  half_model           300.0 MiB  30 %           -  700.0 MiB           -             .bfloat16()  numerics
   expandable                 0 B   0 %  1000.0 MiB          -  1010.0 MiB
-  autocast             -50.0 MiB  -5 %     1.0 GiB          -     1.2 GiB  /w/a.py:4  half                      numerics: 16 bits
+  autocast             -50.0 MiB  -5 %     1.0 GiB          -     1.2 GiB  /w/a.py:4  half         numerics: 16 bits
 
 tried, changes the peak by less than 2%: fused
 does not work with this program: in_place: RuntimeError: modified by an inplace
@@ -120,7 +120,7 @@ def test_view() -> None:
         "none",
         "rough",
     )
-    half = Proposal("half_model", False, 700 * MIB, 300 * MIB, None, "model.to(torch.bfloat16)", "numerics", "rough")
+    half = Proposal("half_model", False, 700 * MIB, 300 * MIB, None, ".bfloat16()", "numerics", "rough")
     frame = Frame("/w/a.py", "main", 7)
     of = ("bytes", "cuda:0", 200 * MIB, 4, 50 * MIB, 1, 0, 3, "training", (frame,), (), (), "survivors", "", "high", "")
     advised = Advice("cuda:0", 1000 * MIB, 1, (proposal, half), leaks=(LeakAtPeak(200 * MIB, Leak(*of)),))
@@ -145,7 +145,7 @@ def test_view_of_a_program_without_a_gpu() -> None:
 
 def test_answer_as_json() -> None:
     """Each answer apart: a peak, nothing applied, an error; and what the page documents, no key more."""
-    half = Proposal("half_model", False, 700 * MIB, 300 * MIB, None, "model.to(torch.bfloat16)", "numerics", "rough")
+    half = Proposal("half_model", False, 700 * MIB, 300 * MIB, None, ".bfloat16()", "numerics", "rough")
     answer = as_json.tries("h100", FOUND, {"checkpoint=blocks.*": 590 * MIB}, None, [half])
     assert [one["technique"] for one in answer["proposals"]] == ["half_model"] and answer["leaks"] == []
     rows = {one["change"]: one for one in answer["tried"]}
