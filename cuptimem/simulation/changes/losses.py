@@ -41,7 +41,7 @@ class ChunkedLoss(Change):
         self._cross_entropy, self._linear = F.cross_entropy, F.linear
         patch(F, "cross_entropy", functools.wraps(F.cross_entropy)(lambda _: self._in_parts))
         later = functools.partial(self._later)
-        torch.jit._builtins._register_builtin(later, "aten::linear")  # type: ignore[no-untyped-call]  # torch has no types for it
+        torch.jit._builtins._register_builtin(later, "aten::linear")
         patch(F, "linear", lambda _: later)
 
     def finish(self) -> None:
@@ -60,7 +60,8 @@ class ChunkedLoss(Change):
             return _Logits(self, number, input, weight, bias)
         made = self._linear(input, weight, bias)
         if self._is_first and made.grad_fn is not None and self._is_plain(input, weight):
-            made.grad_fn.metadata[_MARK] = number
+            node: Any = made.grad_fn
+            node.metadata[_MARK] = number
         return made
 
     def _is_plain(self, input: Any, weight: Any) -> bool:
