@@ -16,6 +16,7 @@ from cuptimem.output.text import advice_views, text
 from cuptimem.report.advice import Advice, Estimate, Proposal, Rejected
 from cuptimem.report.model import Report
 from cuptimem.report.stacks import Frame
+from tests.event_kinds import THREAD
 from tests.unit.analysis import craft
 
 
@@ -44,6 +45,7 @@ def test_a_leak_that_has_much_of_the_peak_stands_first(
     """No change saves what a list or a graph keeps; of the last block it is not known yet whether it is kept."""
     craft.Trace.library = craft.encoder()
     t = craft.Trace()
+    t.add(THREAD, 1, 11)
     for step in range(30):
         t.alloc(20_000 * (step + 1), 10_000, t.line(1))
         if graph:
@@ -53,7 +55,7 @@ def test_a_leak_that_has_much_of_the_peak_stands_first(
         t.tick(craft.STEP, 0, t.line(3))
     for mark in (5, 6):  # a full collection, which finds nothing
         t.mark(mark, 2)
-    path = t.write(tmp_path / "run.cmem")
+    path = t.write(tmp_path / "run.cmem", meta={"nodes": "counted"})
     assert main(["advice", path]) == 0
     peak, leak, *_ = capsys.readouterr().out.splitlines()
     assert peak.startswith("peak 293.5 KiB on cpu") and leak.startswith(f"a leak has {has}: ")
