@@ -21,9 +21,13 @@ static void events(void)
     OK(cudaEventRecord(b, s));
     OK(cudaEventQuery(b));
     OK(cudaEventElapsedTime(&ms, a, b));
-    CHECK(ms >= 0);
+    CHECK(ms == 0);
+    launch(s, 2);
+    OK(cudaEventRecord(b, s));
+    OK(cudaEventElapsedTime(&ms, a, b));
+    CHECK(ms == 0.02f);
     OK(cudaEventElapsedTime(&ms, b, a));
-    CHECK(ms <= 0);
+    CHECK(ms == -0.02f);
     OK(cudaEventRecord(silent, s));
     EQUAL(cudaEventElapsedTime(&ms, a, silent), CM_CUDA_INVALID_HANDLE);
     EQUAL(cudaEventElapsedTime(NULL, a, b), CM_CUDA_INVALID_VALUE);
