@@ -75,6 +75,12 @@ def set_to_none(program: Program, blocks: list[Block], value: str) -> Change | s
     lasting = _lasting(program, blocks)
     if not lasting:
         return "gradients are set to None already"
+    stay, steps = {id(block) for block in lasting}, {block.step for block in lasting}
+    if any(
+        id(one) not in stay and one.step in steps and one.end_step is not None
+        for one in of_category(blocks, "gradient")
+    ):
+        return "gradients of the optimizer's parameters are set to None already"
     made: dict[int, Block] = {}
     first = {id(block) for block in lasting}
     for one in program.steps:

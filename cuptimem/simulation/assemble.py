@@ -103,9 +103,12 @@ def _peak(answer: Answer) -> Peak | None:
 
 def _advised(answer: Answer) -> Advice | None:
     facts = answer.unlimited
-    if answer.need is None or facts is None or facts.fullest is None or facts.report is None or not facts.report.lived:
+    report, fullest = (None, None) if facts is None else (facts.report, facts.fullest)
+    if answer.need is None or facts is None or fullest is None or report is None or not report.lived:
         return None
-    return advice_views.quick(facts.report, facts.fullest.name)
+    if facts.processes > 1 or all(one.name != fullest.name for one in report.devices):
+        return None  # lines are those of the program's own process
+    return advice_views.quick(report, fullest.name)
 
 
 def _modelled(answer: Answer, setup: Setup) -> tuple[Modelled, ...]:

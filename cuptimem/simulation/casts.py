@@ -4,6 +4,7 @@ The copy is read by what the calling function computes until it returns, or asks
 No operator runs, so no dispatch mode sees it.
 """
 
+import re
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -11,8 +12,9 @@ from typing import Any
 
 import torch
 
-from cuptimem.simulation.places import line_of
+from cuptimem.simulation.places import call_text
 
+_SINGLE = re.compile(r"\bfloat32\b|\btorch\.float\b")
 _Cast = list[int | None]  # numbers of operators: the first that reads the copy, the first behind the function's return
 
 
@@ -29,8 +31,7 @@ class Casts:
                 made = original(tensor, *arguments, **keywords)
                 if made is tensor and tensor.dtype is torch.float32 and (block := block_of(tensor)) is not None:
                     frame = sys._getframe(1)
-                    line = line_of(frame.f_code.co_filename, frame.f_lineno)
-                    if original.__name__ == "float" or "float32" in line:
+                    if original.__name__ == "float" or _SINGLE.search(call_text(frame)):
                         block["casts"].append([self._number, None])
                         self._open.append((id(frame), frame.f_code, block["casts"][-1]))
                     elif any(isinstance(one, torch.dtype | torch.Tensor) for one in (*arguments, *keywords.values())):

@@ -12,6 +12,7 @@ import re
 import stat
 import sys
 from functools import lru_cache
+from itertools import islice
 from types import FrameType
 
 from cuptimem import interpreter
@@ -101,18 +102,26 @@ class Places:
     def text(self, place: Place) -> str:
         file, line, _ = place
         if (file, line) not in self._text:
-            self._text[file, line] = line_of(file, line)
+            self._text[file, line] = _line_of(file, line)
         return self._text[file, line]
 
 
-def line_of(file: str, line: int) -> str:
+def _line_of(file: str, line: int) -> str:
     """The line as a traceback would show it."""
     return linecache.getline(file, line).rstrip("\r\n") if _is_source(file) else ""
 
 
+def call_text(frame: FrameType) -> str:
+    """The lines of the call that a frame makes."""
+    first, last, *_ = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None, None))
+    if first is None or last is None:
+        return _line_of(frame.f_code.co_filename, frame.f_lineno)
+    return "\n".join(_line_of(frame.f_code.co_filename, line) for line in range(first, last + 1))
+
+
 def statement(file: str, line: int) -> str:
     """The word that begins a statement with a body (for, while, if, with, ...); "" for a line that has none."""
-    found = _COMPOUND.match(line_of(file, line))
+    found = _COMPOUND.match(_line_of(file, line))
     return found[1] if found else ""
 
 

@@ -175,7 +175,9 @@ def _peak(one: Simulation) -> list[Block]:
 
 def _lowers(one: Simulation) -> list[Block]:
     said = advice_views.in_a_line(one.advised)
-    return [Text(), *said, Text("  cuptimem advice --try tries these on the program", "dim")] if said else []
+    return (
+        [Text(), *said, Text("  cuptimem advice --try has their lines, and tries most of them", "dim")] if said else []
+    )
 
 
 def _modelled(one: Simulation) -> list[Block]:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from cuptimem.simulation.changes import calls
+from cuptimem.simulation.changes import calls, parameters
 from cuptimem.simulation.changes.change import Change, patch
 from cuptimem.simulation.last_use import forget
 from cuptimem.simulation.places import is_programs, user_place
@@ -40,8 +40,6 @@ class Freeze(Change):
     def __init__(self, *given: str) -> None:
         super().__init__(*given)
         self._chosen = {int(one) for one in self.value.split(",") if one}
-        self._numbers: dict[int, int] = {}  # by id
-        self._made = 0
         self._trained: set[int] = set()  # ids, of parameters that optimizers keep alive
         self._asked: dict[int, str] = {}  # ids, and the line that reads or sets the gradient
         self._models: dict[int, nn.Module] = {}  # of the first run, until its end
@@ -49,7 +47,7 @@ class Freeze(Change):
         self._names: dict[str, None] = {}
 
     def install(self) -> None:
-        patch(nn.Parameter, "__new__", self._making)
+        parameters.count()
         if self._chosen:
             calls.prepare(self._freeze)
             calls.around(self._see)
@@ -68,7 +66,7 @@ class Freeze(Change):
             for part in _parts(model, lambda one: id(one) in self._trained):
                 wanted = [one for one in part.parameters if one.requires_grad]
                 if wanted and not self._is_asked_for(part):
-                    numbers += [self._numbers[id(one)] for one in wanted if id(one) in self._numbers]
+                    numbers += [number for one in wanted if (number := parameters.number(one)) is not None]
         self.again = ",".join(map(str, numbers))
 
     def _is_asked_for(self, part: _Part) -> bool:
@@ -80,15 +78,6 @@ class Freeze(Change):
             return False
         return True
 
-    def _making(self, original: Any) -> Any:
-        def new(*arguments: Any, **keywords: Any) -> Any:
-            made = original(*arguments, **keywords)
-            self._numbers[id(made)] = self._made
-            self._made += 1
-            return made
-
-        return new
-
     def _adding(self, original: Any) -> Any:
         def add_param_group(this: Any, group: Any) -> None:
             original(this, group)
@@ -99,7 +88,8 @@ class Freeze(Change):
     def _asking(self, original: Any) -> Any:
         def ask(this: Any, *value: Any) -> Any:
             frame = sys._getframe(1)
-            if id(this) not in self._trained and id(this) not in self._asked and not _moves(frame):
+            drops = value == (None,)
+            if id(this) not in self._trained and id(this) not in self._asked and not drops and not _moves(frame):
                 file, line, _ = user_place(frame)
                 self._asked[id(this)] = f"{file.rpartition('/')[2]}:{line}"
             return original(this, *value)
@@ -111,7 +101,7 @@ class Freeze(Change):
 
     def _freeze(self) -> None:
         for model in calls.models():
-            for part in _parts(model, lambda one: self._numbers.get(id(one)) not in self._chosen):
+            for part in _parts(model, lambda one: parameters.number(one) not in self._chosen):
                 for parameter in part.parameters:
                     if parameter.requires_grad:
                         parameter.requires_grad_(False)

@@ -1,15 +1,16 @@
 """The loss over a large vocabulary, in parts, together with the layer before it."""
 
 import functools
-from typing import Any, NoReturn
+import weakref
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
-from cuptimem.simulation.changes import calls
-from cuptimem.simulation.changes.change import Change, patch, refuse
+from cuptimem.simulation.changes import calls, parameters
+from cuptimem.simulation.changes.change import Change, patch
 
 _LEAST = 1 << 20  # elements: parts of smaller logits save nothing that is seen
 _PLAIN = frozenset({"dim", "size", "numel", "__len__", "is_floating_point"})
@@ -17,49 +18,58 @@ _ATTRIBUTES = frozenset({"shape", "dtype", "device", "requires_grad", "ndim", "i
 _SAME = frozenset({"contiguous", "float"})  # of a float32
 _ROWS = ("View", "UnsafeView", "ReshapeAlias", "Slice", "Select", "Index", "Clone")  # nodes that may keep rows whole
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
-_MARK = "number of the call of linear"
+_MARK = "number of the weight of linear"
+_RUNS = 3  # the first finds out what leads to a loss, the second what else reads that, the third is without these
 
 
 class ChunkedLoss(Change):
     """Cross-entropy over parts of the rows, each computed again in backward, with the linear layer that made its
     logits where nothing else reads these: neither they nor their log-softmax is ever whole.
 
-    A first run finds out which calls of that layer lead to a loss; the next one has their numbers, and begins anew
-    without one whose output anything else reads.
+    A first run finds out which weights' products lead to a loss. The next one has their numbers, and is followed by
+    another without those whose logits anything else reads, or the program keeps.
     """
 
     why_not = f"no cross_entropy of logits of two dimensions and at least {_LEAST:,} elements is computed"
 
     def __init__(self, *given: str) -> None:
         super().__init__(*given)
-        parts, colon, heads = self.value.partition(":")
-        self._parts, self._is_first = int(parts), not colon
+        parts, _, known = self.value.partition(":")
+        runs, _, heads = known.partition(":")
+        self._parts, self._run = int(parts), int(runs or 1)
         self._heads = {int(one) for one in heads.split(",") if one}
-        self._number = 0  # of the next call
+        self._read: set[int] = set()  # those whose logits anything else reads
+        self._living: list[weakref.ref[_Logits]] = []
 
     def install(self) -> None:
+        parameters.count()
         self._cross_entropy, self._linear = F.cross_entropy, F.linear
         patch(F, "cross_entropy", functools.wraps(F.cross_entropy)(lambda _: self._in_parts))
-        later = functools.partial(self._later)
+
+        @functools.wraps(F.linear)
+        def later(input: Any, weight: Any, bias: Any = None) -> Any:
+            return self._later(input, weight, bias)
+
         torch.jit._builtins._register_builtin(later, "aten::linear")
         patch(F, "linear", lambda _: later)
 
     def finish(self) -> None:
-        if self._is_first and self._heads:
-            self._try_with(self._heads)
-
-    def _try_with(self, heads: set[int]) -> None:
-        self.again = f"{self._parts}:{','.join(map(str, sorted(heads)))}"
+        alive = [one.number for each in self._living if (one := each()) is not None]
+        self._read |= {number for number in alive if alive.count(number) > 1}  # a variable has one of them
+        if (self._run == 1 and self._heads) or (1 < self._run < _RUNS and self._read):
+            self.again = f"{self._parts}:{self._run + 1}:{','.join(map(str, sorted(self._heads - self._read)))}"
 
     def _later(self, input: Any, weight: Any, bias: Any = None) -> Any:
         """F.linear; of what leads to a loss alone, with that."""
         if torch.compiler.is_compiling() or calls.in_backward():
             return self._linear(input, weight, bias)
-        number, self._number = self._number, self._number + 1
-        if number in self._heads and not self._is_first and self._is_plain(input, weight):
-            return _Logits(self, number, input, weight, bias)
+        number = parameters.number(weight)
+        if self._run > 1 and number in self._heads and self._is_plain(input, weight):
+            logits = _Logits(self, number, input, weight, bias)
+            self._living.append(weakref.ref(logits))
+            return logits
         made = self._linear(input, weight, bias)
-        if self._is_first and made.grad_fn is not None and self._is_plain(input, weight):
+        if self._run == 1 and number is not None and made.grad_fn is not None and self._is_plain(input, weight):
             node: Any = made.grad_fn
             node.metadata[_MARK] = number
         return made
@@ -69,10 +79,10 @@ class ChunkedLoss(Change):
         has_graph = torch.is_grad_enabled() and (input.requires_grad or weight.requires_grad)
         return is_single and has_graph and input.dim() > 1
 
-    def read(self, logits: "_Logits") -> NoReturn:
-        """By something else than the loss."""
-        self._try_with(self._heads - {logits.number})
-        refuse("something else than the loss reads the logits")
+    def read(self, logits: "_Logits") -> Any:
+        """By something else than the loss: then the layer runs."""
+        self._read.add(logits.number)
+        return self._linear(logits.states, logits.weight, logits.bias)
 
     def _in_parts(self, input: Any, target: Any, *arguments: Any, **keywords: Any) -> Any:
         reduction = keywords.get("reduction", "mean")
@@ -87,7 +97,7 @@ class ChunkedLoss(Change):
                 f"cross_entropy alone for {self._parts} parts of the rows, each in {_CHECKPOINT}: the logits stay whole"
             )
             self.saw(input.numel())
-        if self._is_first:
+        if self._run == 1:
             self._heads.update(_leading_to(input))
 
         def part(rows: Any, targets: Any) -> Any:

@@ -114,6 +114,13 @@ def test_gradients_that_wait_through_an_evaluation() -> None:
     assert peaks(gradients.zero_grad_late, one) == (1100, 1000)
 
 
+def test_gradients_that_no_optimizer_has() -> None:
+    """Those of a trunk stay, and the optimizer sets its own to None."""
+    rows = [(50, -1, 100, 0, GRADIENT), (51, 101, 100, 0, GRADIENT), UPDATED, (150, 160, 1, 1, GRADIENT)]
+    one = program(*rows)
+    assert "optimizer's parameters are set to None already" in str(gradients.set_to_none(one, one.blocks, ""))
+
+
 def test_gradients_that_another_backward_pass_may_add_to() -> None:
     one = program(*rows_of_gradients(250), (130, 131, 100, 1, contributor("backward", "temporary")))
     assert isinstance(gradients.zero_grad_late(one, one.blocks, ""), str)

@@ -52,7 +52,7 @@ def test_printed_it_is_what_the_command_line_shows(made):
 def test_what_would_lower_the_peak_of_what_does_not_fit(made):
     row = Proposal("sgd", False, 600 * MIB, 400 * MIB, None, "SGD", "another optimizer", "exact")
     one = made("does not fit", advised=Advice("cuda:0", 1000 * MIB, 1, (row,)))
-    assert "What would lower it, each alone: sgd 40 %\n  cuptimem advice --try tries" in str(one)
+    assert "What would lower it, each alone: sgd 40 %\n  cuptimem advice --try has" in str(one)
     assert [row["technique"] for row in as_json.simulate(one)["proposals"]] == ["sgd"]
     assert "What would lower" not in str(made()) and as_json.simulate(made())["proposals"] == []
 
