@@ -70,7 +70,7 @@ struct __attribute__((aligned(128))) cm_sim_event {
     atomic_bool recorded, done;
     _Atomic(cm_sim_stream *) stream;
     atomic_ullong stream_id;
-    atomic_ullong at; /* launches of the device when it was recorded */
+    atomic_ullong at;      /* launches of the device when it was recorded */
     atomic_ullong capture; /* the capture it was recorded in, 0: none */
     cm_sim_polls polls;
     cm_sim_nodes after; /* under the lock of captures */
