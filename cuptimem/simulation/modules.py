@@ -28,7 +28,7 @@ _HARMLESS = "torch.nn.utils."  # its hooks compute a weight before each call
 _REGISTERS = re.compile(r"\bregister_(?:module_)?(?:full_)?(?:forward|backward)(?:_pre)?_hook\b")
 _CHILDREN = frozenset({"children", "named_children", "_modules", "get_submodule"})
 _VISITS = frozenset({"enumerate", "iter", "list", "next", "reversed", "tuple", "zip", "getattr"})
-_PASSES = 16  # over all objects: a program that makes its modules anew in each step has none that is known
+_SWEEPS = 16  # over all objects; a program that makes its modules in each step has more, and none that is known
 _PLACES = ast.Constant | ast.Slice | ast.UnaryOp
 
 _Row = dict[str, Any]
@@ -42,7 +42,7 @@ class Modules:
         self._calls: list[tuple[_Row, Any, _Line]] = []  # of modules that have not been looked at
         self._entries: Any = weakref.WeakKeyDictionary()  # of a module; None: something else refers to it
         self._called: dict[_Entry, tuple[list[_Row], set[_Line]]] = defaultdict(lambda: ([], set()))
-        self._passes = 0
+        self._sweeps = 0
         self._is_hooked = False
 
     def made(self, row: _Row, frame: FrameType | None) -> None:
@@ -69,8 +69,8 @@ class Modules:
             module = reference()
             if not _is_plain(module):
                 module = None
-            if module is not None and module not in self._entries and self._passes < _PASSES:
-                self._passes += 1
+            if module is not None and module not in self._entries and self._sweeps < _SWEEPS:
+                self._sweeps += 1
                 self._look()
             entry = self._entries.get(module) if module is not None else None
             if entry is None:

@@ -88,7 +88,7 @@ class Freeze(Change):
     def _asking(self, original: Any) -> Any:
         def ask(this: Any, *value: Any) -> Any:
             frame = sys._getframe(1)
-            drops = value == (None,)
+            drops = len(value) == 1 and value[0] is None
             if id(this) not in self._trained and id(this) not in self._asked and not drops and not _moves(frame):
                 file, line, _ = user_place(frame)
                 self._asked[id(this)] = f"{file.rpartition('/')[2]}:{line}"

@@ -152,7 +152,8 @@ def trunk(hand):
     for _ in range(4):
         made = model["trunk"](model["inner"](x))
         loss = (made - wanted.detach()).square().mean() + model["head"](made.mean((2, 3))).square().mean()
-        optimizer.zero_grad()
+        for parameter in model.parameters():
+            parameter.grad = None
         loss.backward()
         optimizer.step()
 
