@@ -188,7 +188,8 @@ static bool replay_all(analyzer *a)
         record = cm_engine_next(a->engine, a->error, a->error_size);
         if (record == NULL)
             return false;
-        int changes = cm_engine_apply(a->engine, record, change, a->error, a->error_size);
+        int changes =
+            cm_engine_apply(a->engine, a->replay, record, change, a->error, a->error_size);
         if (changes < 0 || (a->started && !notify_parts(a, record, change, changes)))
             return false;
         if (cm_scan_asks(&a->opened, position) && cm_engine_reads(a->engine) &&

@@ -249,7 +249,7 @@ static bool read_record(cm_stream *s, char *error, size_t error_size)
     const cm_event *e = &record->event;
     bool about_segment = e->kind == CM_EV_SEGMENT_NEW || e->kind == CM_EV_SEGMENT_FREE;
     bool was = about_segment && find_segment(s, e->address, &before);
-    int changes = cm_engine_apply(s->engine, record, change, error, error_size);
+    int changes = cm_engine_apply(s->engine, s->window.replay, record, change, error, error_size);
     if (changes < 0)
         return false;
     s->position++;

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "fates.h"
-#include "../trace/decode_thread.h"
 #include "../base/grow.h"
 #include "../base/idmap.h"
+#include "../base/own_frame.h"
 
 enum {
     KEPT_RECORDS = 1 << 16, /* of a window: later records are read from the file twice. More than a
@@ -41,6 +41,7 @@ typedef struct inner {
 } inner;
 
 struct cm_engine {
+    cm_decoded *at; /* the records at hand: see cm_engine_next */
     cm_reader *reader;
     cm_seeds seeds;
     bool seeded, at_base; /* the reader stands at the base */
@@ -50,14 +51,15 @@ struct cm_engine {
     cm_idmap passed;         /* windows that open before the base */
     cm_decode_thread *ahead; /* NULL: records are decoded when they are needed, into: */
     cm_record decoded;
-    cm_decoded *at, none; /* what is decoded ahead; none of it */
+    cm_decoded none;
 
     /* The open window. */
     cm_plan plan;
     cm_fates *fates; /* while its records are applied */
     cm_scanned end;  /* after it */
     cm_record *record;
-    size_t records, record_capacity, next;
+    size_t records, record_capacity;
+    cm_decoded repeated;  /* the kept records, for the second reading */
     cm_reader_place rest; /* of the first record that is not kept */
     bool kept, at_rest;   /* all of its records are kept */
     uint64_t kept_of;     /* window of the kept records, 0 none; the reader is after the last one */
@@ -197,7 +199,7 @@ static void read_ahead(cm_engine *g, uint64_t records)
 }
 
 /* Decodes one record, or waits for more of them. */
-static __attribute__((noinline)) int read_more(cm_engine *g, const cm_record **record)
+static CM_OWN_FRAME int read_more(cm_engine *g, const cm_record **record)
 {
     *record = &g->decoded;
     if (g->ahead == NULL)
@@ -220,10 +222,8 @@ static bool end_reading_ahead(cm_engine *g)
 /* As cm_reader_next. The record is valid until the next call. */
 static inline int read_next(cm_engine *g, const cm_record **record)
 {
-    if (g->at->next == g->at->end)
-        return read_more(g, record);
-    *record = g->at->next++;
-    return 1;
+    *record = cm_decoded_next(g->at);
+    return *record != NULL ? 1 : read_more(g, record);
 }
 
 /* The place behind the record just read. */
@@ -315,7 +315,8 @@ static bool start_over(const opening *o)
 }
 
 /* The record at this position; *more: there was one. */
-static bool read_on(const opening *o, uint64_t position, const cm_record **record, bool *more)
+static inline bool read_on(const opening *o, uint64_t position, const cm_record **record,
+                           bool *more)
 {
     cm_engine *g = o->g;
     int got = read_next(g, record);
@@ -444,10 +445,10 @@ static found go_to_opening(const opening *o)
 
 /* --- a window's records --------------------------------------------------------------------- */
 
-static void see_inner(cm_engine *g, const cm_record *record, const cm_scan *scan)
+static inline void see_inner(cm_engine *g, const cm_record *record, const cm_scan *scan)
 {
     const cm_event *e = &record->event;
-    if (!opens(e) || g->inners == INNER_MAX || g->base.window == 0 ||
+    if (__builtin_expect(!opens(e), 1) || g->inners == INNER_MAX || g->base.window == 0 ||
         cm_idmap_get(&g->passed, key_of(e->address), &(uint32_t){0}))
         return;
     cm_scanned scanned = cm_scan_passed(scan);
@@ -457,7 +458,7 @@ static void see_inner(cm_engine *g, const cm_record *record, const cm_scan *scan
 
 static bool keep_record(cm_engine *g, const cm_record *record)
 {
-    g->kept = g->kept && g->records < KEPT_RECORDS;
+    g->kept = g->records < KEPT_RECORDS;
     if (!g->kept)
         return true;
     if (!cm_grow((void **)&g->record, &g->record_capacity, g->records + 1, sizeof *g->record))
@@ -470,9 +471,9 @@ static bool keep_record(cm_engine *g, const cm_record *record)
     return true;
 }
 
-static bool see_record(cm_engine *g, cm_scan *scan, const cm_record *record)
+static inline bool see_record(cm_engine *g, cm_scan *scan, uint64_t position,
+                              const cm_record *record)
 {
-    uint64_t position = cm_scan_position(scan);
     return cm_scan_apply(scan, record) &&
            cm_modules_apply(g->base.replay->modules, position, &record->event) &&
            cm_fates_apply(g->fates, position, record);
@@ -480,8 +481,9 @@ static bool see_record(cm_engine *g, cm_scan *scan, const cm_record *record)
 
 static bool scan_kept(cm_engine *g, cm_scan *scan)
 {
+    uint64_t position = cm_scan_position(scan);
     for (size_t i = 0; i < g->records && !cm_scan_plan(scan)->closed; i++)
-        if (!see_record(g, scan, &g->record[i]))
+        if (!see_record(g, scan, position++, &g->record[i]))
             return false;
     return true;
 }
@@ -506,14 +508,14 @@ static bool scan_window(const opening *o)
     } else if (!scan_kept(g, scan)) {
         fine = out_of_memory(o);
     }
-    g->next = g->inner_next = 0;
+    g->inner_next = 0;
     g->at_base = g->at_rest = false;
-    uint64_t position = cm_scan_position(scan);
-    while (fine && !cm_scan_plan(scan)->closed) {
-        fine = read_on(o, position++, &record, &more);
+    const cm_plan *plan = cm_scan_plan(scan);
+    for (uint64_t position = cm_scan_position(scan); fine && !plan->closed; position++) {
+        fine = read_on(o, position, &record, &more);
         if (!fine || !more)
             break;
-        if (!see_record(g, scan, record) || !keep_record(g, record))
+        if (!see_record(g, scan, position, record) || (g->kept && !keep_record(g, record)))
             fine = out_of_memory(o);
         see_inner(g, record, scan);
     }
@@ -553,6 +555,8 @@ bool cm_engine_open(cm_engine *g, const cm_window_options *options, const char *
         forget(g);
         return false;
     }
+    g->repeated = (cm_decoded){.next = g->record, .end = g->record + g->records};
+    g->at = &g->repeated;
     *window = (cm_window){&g->plan, g->base.replay};
     return true;
 }
@@ -563,20 +567,19 @@ const cm_event *cm_engine_objects(const cm_engine *g, size_t *count)
     return g->base.objects.event;
 }
 
-const cm_record *cm_engine_next(cm_engine *g, char *error, size_t error_size)
+const cm_record *cm_engine_more(cm_engine *g, char *error, size_t error_size)
 {
     const cm_record *record;
     int got = 1;
-    if (g->next < g->records)
-        return &g->record[g->next++];
     if (!g->at_rest) {
+        g->at = &g->none;
         got = cm_reader_seek(g->reader, &g->rest);
         if (got > 0)
             read_ahead(g, g->end.position - g->base.scanned.position - g->records);
     }
     g->at_rest = true;
     if (got > 0)
-        got = read_next(g, &record);
+        got = read_more(g, &record);
     if (got > 0)
         return record;
     fail(error, error_size,
@@ -611,15 +614,12 @@ static bool see_opening(cm_engine *g, const cm_event *e)
     return cm_idmap_put(&g->passed, key_of(e->address), 0) && save_inner(g);
 }
 
-int cm_engine_apply(cm_engine *g, const cm_record *record, cm_change change[2], char *error,
-                    size_t error_size)
+int cm_engine_note(cm_engine *g, const cm_record *record, int changes, char *error,
+                   size_t error_size)
 {
-    cm_replay *replay = g->base.replay;
-    int changes = cm_replay_apply(replay, record, change);
-    uint8_t kind = record->event.kind;
     if (changes < 0) {
-        fail(error, error_size, replay->error);
-    } else if (kind == CM_EV_MARK || kind == CM_EV_OBJECT_NEW) {
+        fail(error, error_size, g->base.replay->error);
+    } else {
         if (!see_object(&g->base.objects, &record->event) || !see_opening(g, &record->event))
             return fail(error, error_size, "out of memory") - 1;
         see_closing(g, &record->event);
@@ -637,7 +637,7 @@ void cm_engine_close(cm_engine *g, cm_engine_left left)
         /* The record that closed it. */
         while (fine && g->base.replay->position < g->end.position)
             fine = (record = cm_engine_next(g, why, sizeof why)) != NULL &&
-                   cm_engine_apply(g, record, change, why, sizeof why) >= 0;
+                   cm_engine_apply(g, g->base.replay, record, change, why, sizeof why) >= 0;
         fine = end_reading_ahead(g) && fine;
         g->base.window = 0;
         g->base.scanned = g->end;

@@ -7,6 +7,7 @@
 #define CM_HEAP_ENGINE_H
 
 #include "scan.h"
+#include "../trace/decode_thread.h"
 
 typedef struct cm_engine cm_engine;
 
@@ -35,14 +36,32 @@ typedef struct cm_window {
  * progress. false with one line in error ("" if cancelled), as all below. */
 bool cm_engine_open(cm_engine *engine, const cm_window_options *options, const char *code,
                     double share, cm_window *window, char *error, size_t error_size);
+/* For cm_engine_next: no record is at hand. */
+const cm_record *cm_engine_more(cm_engine *engine, char *error, size_t error_size);
 /* The next record of the window, up to plan->end, valid until the next call. NULL: error is set. */
-const cm_record *cm_engine_next(cm_engine *engine, char *error, size_t error_size);
+static inline const cm_record *cm_engine_next(cm_engine *engine, char *error, size_t error_size)
+{
+    cm_decoded *at = *(cm_decoded **)engine; /* an engine's first member: the records at hand */
+    const cm_record *record = cm_decoded_next(at);
+    return record != NULL ? record : cm_engine_more(engine, error, error_size);
+}
 /* Whether the next record comes from the file, and then the share of it that was used. */
 bool cm_engine_reads(const cm_engine *engine);
 double cm_engine_progress(const cm_engine *engine);
-/* Applies the record just returned to the replay. The number of changes; -1: error is set. */
-int cm_engine_apply(cm_engine *engine, const cm_record *record, cm_change change[2], char *error,
-                    size_t error_size);
+/* For cm_engine_apply: the replay failed, or the record is of a kind that the engine notes. */
+int cm_engine_note(cm_engine *engine, const cm_record *record, int changes, char *error,
+                   size_t error_size);
+/* Applies the record just returned to the window's replay. The number of changes; -1: error is set.
+ */
+static inline int cm_engine_apply(cm_engine *engine, cm_replay *replay, const cm_record *record,
+                                  cm_change change[2], char *error, size_t error_size)
+{
+    int changes = cm_replay_apply(replay, record, change);
+    uint8_t kind = record->event.kind;
+    if (changes >= 0 && kind != CM_EV_MARK && kind != CM_EV_OBJECT_NEW)
+        return changes;
+    return cm_engine_note(engine, record, changes, error, error_size);
+}
 /* Objects created before the next record: the newest at each address. */
 const cm_event *cm_engine_objects(const cm_engine *engine, size_t *count);
 

@@ -27,7 +27,7 @@ typedef struct extractor {
     cm_engine *engine;
     const cm_reader *reader;
     const cm_plan *plan;
-    const cm_replay *replay;
+    cm_replay *replay;
     cm_defs_copy *definitions;
     cm_writer *writer;
     cm_batch *batch;
@@ -426,7 +426,7 @@ static bool copy_window(extractor *x)
         if (record == NULL)
             return false;
         if (position < x->plan->begin) {
-            if (cm_engine_apply(x->engine, record, change, x->error, x->error_size) < 0)
+            if (cm_engine_apply(x->engine, x->replay, record, change, x->error, x->error_size) < 0)
                 return false;
         } else if (belongs(x, &record->event, position) && !copy(x, record)) {
             return false;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../base/grow.h"
+#include "../base/own_frame.h"
 
 static uint64_t key_of(uint8_t type, int8_t index, uint64_t address)
 {
@@ -74,7 +75,7 @@ static bool note_node(cm_fates *f, cm_fate_life *l, const cm_event *e, const cm_
 }
 
 /* A node was destroyed. */
-static bool end_node(cm_fates *f, uint64_t sequence)
+static CM_OWN_FRAME bool end_node(cm_fates *f, uint64_t sequence)
 {
     uint32_t ended;
     if (sequence == 0 || sequence > UINT32_MAX || !cm_idmap_get(&f->ended, sequence, &ended))
@@ -84,11 +85,9 @@ static bool end_node(cm_fates *f, uint64_t sequence)
 
 /* --- records -------------------------------------------------------------------------------- */
 
-static cm_fate_thread *find_thread(cm_fates *f, uint32_t number)
+static CM_OWN_FRAME cm_fate_thread *lookup_thread(cm_fates *f, uint32_t number)
 {
-    uint32_t at = f->last_thread;
-    if (f->thread_count > 0 && f->thread[at].number == number)
-        return &f->thread[at];
+    uint32_t at;
     if (cm_idmap_get(&f->threads, number, &at))
         return &f->thread[f->last_thread = at];
     if (!cm_grow((void **)&f->thread, &f->thread_capacity, f->thread_count + 1,
@@ -97,6 +96,13 @@ static cm_fate_thread *find_thread(cm_fates *f, uint32_t number)
         return NULL;
     f->thread[f->thread_count] = (cm_fate_thread){.number = number};
     return &f->thread[f->thread_count++];
+}
+
+static inline cm_fate_thread *find_thread(cm_fates *f, uint32_t number)
+{
+    return f->thread_count > 0 && f->thread[f->last_thread].number == number
+               ? &f->thread[f->last_thread]
+               : lookup_thread(f, number);
 }
 
 /* The prologue of an extracted window has no turns. */
@@ -149,9 +155,22 @@ static void see_running(cm_fates *f, uint32_t stack, uint32_t number)
         f->running = shared;
 }
 
-static bool see_alloc(cm_fates *f, const cm_record *record, cm_fate_thread *t)
+static CM_OWN_FRAME void see_cuda(cm_fates *f, int8_t index)
+{
+    if (memchr(f->cuda, index, f->cudas) == NULL && f->cudas < sizeof f->cuda)
+        f->cuda[f->cudas++] = index;
+}
+
+static inline void see_device(cm_fates *f, const cm_event *e)
+{
+    if (e->device_type == CM_DEVICE_CUDA && (f->cudas == 0 || f->cuda[0] != e->device_index))
+        see_cuda(f, e->device_index);
+}
+
+static CM_OWN_FRAME bool see_alloc(cm_fates *f, const cm_record *record, cm_fate_thread *t)
 {
     const cm_event *e = &record->event;
+    see_device(f, e);
     if (!is_born(e))
         return true;
     cm_fate_made by = made_by(f, e, t);
@@ -178,9 +197,10 @@ static bool see_alloc(cm_fates *f, const cm_record *record, cm_fate_thread *t)
     return cm_gradients_add(&f->unnamed, &made);
 }
 
-static bool see_seed(cm_fates *f, uint64_t position, const cm_event *e)
+static CM_OWN_FRAME bool see_seed(cm_fates *f, uint64_t position, const cm_event *e)
 {
     uint64_t key = key_of(e->device_type, e->device_index, e->address);
+    see_device(f, e);
     if (position < f->replay->seeded || !is_born(e) || cm_fates_find(f, key) != NULL)
         return true;
     cm_fate_life *l = add_live(f, key);
@@ -198,21 +218,14 @@ static cm_fate_life *find_block(const cm_fates *f, const cm_event *e)
     return l;
 }
 
-static void see_free(cm_fates *f, const cm_event *e, const cm_fate_thread *t)
+static CM_OWN_FRAME bool see_free(cm_fates *f, const cm_event *e, const cm_fate_thread *t)
 {
     cm_fate_life *l = find_block(f, e);
     if (l == NULL)
-        return;
+        return true;
     cm_fates_end_life(f, l, true, t);
     cm_fates_take(f, l);
-}
-
-static void see_device(cm_fates *f, const cm_event *e)
-{
-    if (e->device_type != CM_DEVICE_CUDA || (f->cudas > 0 && f->cuda[0] == e->device_index) ||
-        memchr(f->cuda, e->device_index, f->cudas) != NULL || f->cudas == sizeof f->cuda)
-        return;
-    f->cuda[f->cudas++] = e->device_index;
+    return true;
 }
 
 /* --- labels, and gradients that have none --------------------------------------------------- */
@@ -225,7 +238,7 @@ static void see_hook_label(cm_fates *f, const cm_event *e, const cm_fate_life *l
         f->list.of[l->birth] = (uint8_t)(CM_FATE_ALIVE_HOOKED + e->flags - CM_LABEL_WORKSPACE);
 }
 
-static bool see_label(cm_fates *f, uint64_t position, const cm_event *e)
+static CM_OWN_FRAME bool see_label(cm_fates *f, uint64_t position, const cm_event *e)
 {
     const cm_fate_life *l = find_block(f, e);
     if (e->flags >= CM_LABEL_WORKSPACE) {
@@ -366,7 +379,7 @@ static bool see_update(cm_fates *f, uint64_t optimizer)
     return end_cycle(f);
 }
 
-static bool see_tick(cm_fates *f, const cm_event *e, uint32_t number)
+static CM_OWN_FRAME bool see_tick(cm_fates *f, const cm_event *e, uint32_t number)
 {
     see_running(f, e->stack, number);
     if (e->size == CM_TICK_BACKWARD) {
@@ -385,12 +398,12 @@ static bool see_tick(cm_fates *f, const cm_event *e, uint32_t number)
     return true;
 }
 
-static void see_node(cm_fates *f, const cm_event *e, cm_fate_thread *t)
+static CM_OWN_FRAME bool see_node(cm_fates *f, const cm_event *e, cm_fate_thread *t)
 {
     if (e->flags & CM_EVF_IN_NODE) {
         if (e->flags & CM_EVF_NODE_STACK)
             f->twice = f->passes + 1;
-        return;
+        return true;
     }
     turn_to(f, e, CM_TURN_FORWARD);
     if (!(e->flags & CM_EVF_BEFORE_START)) {
@@ -400,6 +413,17 @@ static void see_node(cm_fates *f, const cm_event *e, cm_fate_thread *t)
     }
     t->node_stack = e->stack;
     t->node = e->address < UINT32_MAX ? (uint32_t)e->address : 0;
+    return true;
+}
+
+static CM_OWN_FRAME bool see_run(cm_fates *f, const cm_event *e, cm_fate_thread *t)
+{
+    turn_to(f, e, CM_TURN_BACKWARD);
+    if (e->address == CM_NODE_NO_SEQUENCE)
+        return true; /* AccumulateGrad saves nothing */
+    t->saver = e->stack;
+    t->passes = f->passes;
+    return true;
 }
 
 bool cm_fates_apply(cm_fates *f, uint64_t position, const cm_record *record)
@@ -410,27 +434,18 @@ bool cm_fates_apply(cm_fates *f, uint64_t position, const cm_record *record)
         return false;
     switch (e->kind) {
     case CM_EV_ALLOC:
-        see_device(f, e);
         return see_alloc(f, record, t);
     case CM_EV_FREE:
     case CM_EV_SEGMENT_FREE: /* of a direct block */
-        see_free(f, e, t);
-        return true;
+        return see_free(f, e, t);
     case CM_EV_SEED:
-        see_device(f, e);
         return see_seed(f, position, e);
     case CM_EV_NODE_NEW:
-        see_node(f, e, t);
-        return true;
+        return see_node(f, e, t);
     case CM_EV_NODE_FREE:
         return end_node(f, e->address);
     case CM_EV_NODE_RUN:
-        turn_to(f, e, CM_TURN_BACKWARD);
-        if (e->address == CM_NODE_NO_SEQUENCE)
-            return true; /* AccumulateGrad saves nothing */
-        t->saver = e->stack;
-        t->passes = f->passes;
-        return true;
+        return see_run(f, e, t);
     case CM_EV_OOM:
         f->at = CM_TURN_ELSEWHERE;
         f->refused = ++f->turn;

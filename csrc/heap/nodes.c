@@ -4,6 +4,7 @@
 
 #include "../base/grow.h"
 #include "../base/idmap.h"
+#include "../base/own_frame.h"
 
 enum {
     RING_MIN = 1 << 4,       /* small: programs may start many threads, and all are kept */
@@ -138,7 +139,7 @@ static bool is_routed(const cm_nodes *nodes, const cm_event *e)
            nodes->library_alone != NULL && nodes->library_alone(nodes->judge, e->stack);
 }
 
-static thread *lookup_thread(cm_nodes *nodes, uint32_t number)
+static CM_OWN_FRAME thread *lookup_thread(cm_nodes *nodes, uint32_t number)
 {
     uint32_t index;
     if (!cm_idmap_get(&nodes->by_number, number, &index)) {
@@ -270,7 +271,7 @@ static uint32_t start_node(cm_nodes *nodes, uint64_t autograd_id, uint64_t seque
     return CM_NODE_UNRESOLVED;
 }
 
-static void drop_node(cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
+static CM_OWN_FRAME void drop_node(cm_nodes *nodes, uint64_t autograd_id, uint64_t sequence)
 {
     const thread *t = creator_of(nodes, autograd_id);
     uint64_t key;
@@ -301,7 +302,7 @@ static running *innermost(thread *t)
     return &t->frame[t->frames - 1];
 }
 
-static bool make_node(cm_nodes *nodes, thread *t, const cm_event *e)
+static CM_OWN_FRAME bool make_node(cm_nodes *nodes, thread *t, const cm_event *e)
 {
     uint32_t stack = e->stack, outer = innermost(t)->stack;
     if (e->flags & CM_EVF_NODE_STACK) /* create_graph: it stands for the node that made it */
@@ -315,7 +316,7 @@ static bool make_node(cm_nodes *nodes, thread *t, const cm_event *e)
     return put_node(nodes, t, e->address, stack);
 }
 
-static bool run_node(cm_nodes *nodes, thread *t, const cm_event *e)
+static CM_OWN_FRAME bool run_node(cm_nodes *nodes, thread *t, const cm_event *e)
 {
     running *outer = innermost(t);
     running entered = {.name = e->stack};
@@ -336,7 +337,7 @@ static bool run_node(cm_nodes *nodes, thread *t, const cm_event *e)
     return true;
 }
 
-static bool name_thread(cm_nodes *nodes, thread *t, const cm_event *e)
+static CM_OWN_FRAME bool name_thread(cm_nodes *nodes, thread *t, const cm_event *e)
 {
     uint64_t autograd_id = (uint64_t)e->size;
     t->kernel_id = e->address;

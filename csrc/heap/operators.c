@@ -10,12 +10,6 @@ void cm_operators_clear(cm_operators *operators)
     cm_idmap_clear(&operators->running);
 }
 
-bool cm_operators_apply(cm_operators *operators, const cm_record *record)
-{
-    return record->event.kind != CM_EV_OPERATOR ||
-           cm_idmap_put(&operators->running, record->thread, record->event.stack);
-}
-
 uint32_t cm_operators_find(const cm_operators *operators, uint32_t thread)
 {
     uint32_t name;

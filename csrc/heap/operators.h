@@ -16,7 +16,12 @@ typedef struct cm_operators {
 bool cm_operators_copy(cm_operators *copy, const cm_operators *operators);
 void cm_operators_clear(cm_operators *operators);
 
-bool cm_operators_apply(cm_operators *operators, const cm_record *record); /* false: no memory */
+/* false: out of memory. */
+static inline bool cm_operators_apply(cm_operators *operators, const cm_record *record)
+{
+    return record->event.kind != CM_EV_OPERATOR ||
+           cm_idmap_put(&operators->running, record->thread, record->event.stack);
+}
 /* The name id of this thread's operator; 0: none or unknown. */
 uint32_t cm_operators_find(const cm_operators *operators, uint32_t thread);
 

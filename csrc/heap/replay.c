@@ -1,4 +1,5 @@
 #include "replay_parts.h"
+#include "../base/own_frame.h"
 
 #include <string.h>
 
@@ -156,6 +157,7 @@ static bool add_live(cm_replay *r, cm_block *slot, const cm_block *block, uint64
     }
     cm_blocks_fill(&r->blocks, slot, block);
     d->blocks++;
+    d->changed = r->position;
     d->slack += cm_block_slack(block);
     d->direct += block->direct ? block->size : 0;
     *out = (cm_change){*block, block->size, time_ns, d->live, d->blocks, event};
@@ -170,6 +172,7 @@ static bool remove_live(cm_replay *r, const cm_block *block, uint32_t enclosing,
     cm_device *d = &r->device[block->device];
     d->live -= block->size;
     d->blocks--;
+    d->changed = r->position;
     d->slack -= cm_block_slack(block);
     d->direct -= block->direct ? block->size : 0;
     *out = (cm_change){*block, -block->size, time_ns, d->live, d->blocks, event};
@@ -297,9 +300,12 @@ static void name_operator(const cm_replay *r, const cm_record *record, cm_origin
         origin->name = name;
 }
 
-static int allocate(cm_replay *r, const cm_record *record, int device, cm_change *out)
+static CM_OWN_FRAME int allocate(cm_replay *r, const cm_record *record, cm_change *out)
 {
     const cm_event *e = &record->event;
+    int device = cm_replay_device(r, e->device_type, e->device_index);
+    if (device < 0)
+        return -1;
     if (e->size < 0 || e->size > BLOCK_MAX || r->backward.bytes > INT64_MAX - BLOCK_MAX) {
         r->error = bad_size;
         return -1;
@@ -369,7 +375,8 @@ static int device_of(const cm_replay *r, const cm_event *e)
     return known || device >= 0 ? device : owner_of(r, e);
 }
 
-static int deallocate(cm_replay *r, const cm_record *record, int device, cm_change *out)
+static CM_OWN_FRAME int deallocate(cm_replay *r, const cm_record *record, int device,
+                                   cm_change *out)
 {
     const cm_event *e = &record->event;
     cm_block block;
@@ -579,6 +586,7 @@ static bool see_label(cm_replay *r, const cm_event *e)
     int device = device_of(r, e); /* a library is given its workspace by the address alone */
     cm_block *block = device < 0 ? NULL : cm_blocks_at(&r->blocks, (uint16_t)device, e->address);
     r->labelled = true;
+    r->relabelled = NULL;
     if (r->fates != NULL || block == NULL || e->flags < CM_LABEL_PARAMETER ||
         e->flags >= CM_LABEL_END)
         return true;
@@ -621,24 +629,34 @@ bool cm_replay_foresee(cm_replay *r, cm_fate_list *fates)
     return true;
 }
 
-static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
+static bool learn(cm_replay *r, const cm_record *record)
+{
+    if (cm_nodes_apply(r->nodes, record->thread, &record->event))
+        return true;
+    r->error = cm_replay_out_of_memory;
+    return false;
+}
+
+/* Kinds other than those in cm_replay_apply. */
+static CM_OWN_FRAME int apply_other(cm_replay *r, const cm_record *record, cm_change change[2])
 {
     const cm_event *e = &record->event;
-    const uint64_t of_device = UINT64_C(1) << CM_EV_ALLOC | UINT64_C(1) << CM_EV_SEED |
-                               UINT64_C(1) << CM_EV_RESERVED | UINT64_C(1) << CM_EV_OOM |
-                               UINT64_C(1) << CM_EV_COMPACTED_BLOCKS |
+    const uint64_t of_device = UINT64_C(1) << CM_EV_SEED | UINT64_C(1) << CM_EV_RESERVED |
+                               UINT64_C(1) << CM_EV_OOM | UINT64_C(1) << CM_EV_COMPACTED_BLOCKS |
                                UINT64_C(1) << CM_EV_SEGMENT_NEW | UINT64_C(1) << CM_EV_HOST_READ;
     int device = 0;
+    if (!cm_nodes_apply(r->nodes, record->thread, e) ||
+        !cm_modules_apply(r->modules, r->position, e) ||
+        !cm_operators_apply(&r->operators, record)) {
+        r->error = cm_replay_out_of_memory;
+        return -1;
+    }
     if (e->kind < 64 && of_device >> e->kind & 1) {
         device = cm_replay_device(r, e->device_type, e->device_index);
         if (device < 0)
             return -1;
     }
     switch (e->kind) {
-    case CM_EV_ALLOC:
-        return allocate(r, record, device, change);
-    case CM_EV_FREE: /* of an unknown block: makes no device */
-        return deallocate(r, record, device_of(r, e), change);
     case CM_EV_SEED:
         return find_alive(r, record, device, change);
     case CM_EV_RESERVED:
@@ -677,18 +695,38 @@ static int apply(cm_replay *r, const cm_record *record, cm_change change[2])
     }
 }
 
+/* Of a free nodes learn no more than that there is such a thread. */
+static bool learn_free(cm_replay *r, const cm_record *record)
+{
+    if (r->freed_by == (uint64_t)record->thread + 1)
+        return true;
+    r->freed_by = (uint64_t)record->thread + 1;
+    return learn(r, record);
+}
+
 int cm_replay_apply(cm_replay *r, const cm_record *record, cm_change change[2])
 {
-    if (!cm_nodes_apply(r->nodes, record->thread, &record->event) ||
-        !cm_modules_apply(r->modules, r->position, &record->event) ||
-        !cm_operators_apply(&r->operators, record)) {
-        r->error = cm_replay_out_of_memory;
-        return -1;
-    }
-    r->relabelled = NULL;
+    const cm_event *e = &record->event;
+    int changes = -1;
     if (r->driver != NULL)
         r->driver->mappings = 0;
-    int changes = apply(r, record, change);
+    switch (e->kind) {
+    case CM_EV_FREE: /* of an unknown block: makes no device */
+        if (learn_free(r, record))
+            changes = deallocate(r, record, device_of(r, e), change);
+        break;
+    case CM_EV_ALLOC:
+        if (learn(r, record))
+            changes = allocate(r, record, change);
+        break;
+    case CM_EV_NODE_RUN:
+    case CM_EV_NODE_DONE:
+    case CM_EV_NODE_FREE:
+        changes = learn(r, record) ? 0 : -1;
+        break;
+    default:
+        changes = apply_other(r, record, change);
+    }
     for (int i = 0; i < changes; i++)
         change[i].thread = record->thread;
     r->position++;

@@ -35,6 +35,7 @@ typedef struct cm_device {
     int64_t slack;     /* of the live bytes, those not requested, as far as known */
     int64_t direct;    /* of the live bytes, those outside PyTorch's cache */
     bool slack_known;  /* for some block */
+    uint64_t changed;  /* position of the record that last added or removed a block */
     int64_t segmented; /* bytes in segments from cudaMalloc */
     uint64_t segments;
 } cm_device;
@@ -68,6 +69,8 @@ typedef struct cm_change {
     int64_t live;
     uint64_t blocks;
     bool event;            /* the program's own allocation or free, not a correction */
+    bool highest;          /* live is the device's highest in the window so far: set by the analysis
+                              (analyze.c) */
     uint32_t thread;       /* of the event */
     const cm_label *label; /* NULL: none; valid until the next record */
 } cm_change;
@@ -82,7 +85,7 @@ typedef struct cm_replay {
     cm_fate_list *fates; /* of the replayed window, borrowed; NULL outside of one */
     bool only_labels;    /* outside of a window no place of birth gives a category, only a walk */
     bool labelled;       /* a walk has labelled something */
-    const cm_block *relabelled; /* by the last record, from this origin; NULL: none */
+    const cm_block *relabelled; /* by the last label, from this origin; NULL: none */
     uint32_t relabelled_from;
     cm_label *label; /* distinct ones */
     size_t label_count, label_capacity;
@@ -100,6 +103,7 @@ typedef struct cm_replay {
     uint64_t seeded;   /* SEED records before this position are seeds at start */
     bool walked;       /* the walk at the start is over */
     uint64_t position; /* records applied */
+    uint64_t freed_by; /* the last thread that freed, + 1; 0: none */
     uint64_t unknown_frees, replaced;
     cm_backward_bytes backward;
     int64_t compacted_bytes; /* of compacted blocks (compact/compact.h) */

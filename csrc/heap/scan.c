@@ -5,6 +5,7 @@
 
 #include "../base/grow.h"
 #include "../base/idmap.h"
+#include "../base/own_frame.h"
 #include "stack_class.h"
 
 static bool fail(char *error, size_t error_size, const char *message)
@@ -235,6 +236,9 @@ struct cm_scan {
     cm_stack_classes *classes;
     cm_idmap sanity; /* class of a tick's stack -> whether it is in a sanity check */
     cm_clock *clock;
+    uint32_t *noted; /* by stack: ticks + 1 when the clock learnt of its last block */
+    size_t noted_capacity;
+    uint32_t ticks;    /* that the clock has */
     uint64_t window;   /* options->window; of a whole trace its first window, else 0 */
     uint64_t last_oom; /* records up to it, with it; 0: none yet */
     cm_plan plan;
@@ -270,6 +274,7 @@ void cm_scan_free(cm_scan *s)
     cm_clock_free(s->clock);
     cm_stack_classes_free(s->classes);
     cm_idmap_clear(&s->sanity);
+    free(s->noted);
     cm_plan_free(&s->plan);
     free(s);
 }
@@ -323,16 +328,28 @@ static bool see_sanity(cm_scan *s, const cm_event *e, cm_tick *tick)
     return true;
 }
 
-static bool see_block(cm_scan *s, const cm_record *record, cm_moment at)
+static CM_OWN_FRAME bool see_first_block(cm_scan *s, const cm_record *record, cm_moment at)
 {
-    uint32_t stack;
-    if (record->event.stack >= CM_STACK_FIRST + cm_reader_stack_count(s->reader))
+    uint32_t own = record->event.stack, stack;
+    size_t count = (size_t)CM_STACK_FIRST + cm_reader_stack_count(s->reader);
+    if (own >= count)
         return true; /* never defined */
-    return cm_stack_class_of(s->classes, record->event.stack, &stack) &&
+    if (!cm_grow_zeroed((void **)&s->noted, &s->noted_capacity, count, sizeof *s->noted))
+        return false;
+    s->noted[own] = s->ticks + 1;
+    return cm_stack_class_of(s->classes, own, &stack) &&
            cm_clock_block(s->clock, stack, record->thread, at);
 }
 
-static bool see_tick(cm_scan *s, const cm_record *record, cm_moment at)
+/* Of a stack's blocks between two ticks the clock needs the first. */
+static inline bool see_block(cm_scan *s, const cm_record *record, cm_moment at)
+{
+    uint32_t own = record->event.stack;
+    return (own < s->noted_capacity && s->noted[own] == s->ticks + 1) ||
+           see_first_block(s, record, at);
+}
+
+static CM_OWN_FRAME bool see_tick(cm_scan *s, const cm_record *record, cm_moment at)
 {
     const cm_event *e = &record->event;
     cm_tick tick = {.at = at,
@@ -347,20 +364,21 @@ static bool see_tick(cm_scan *s, const cm_record *record, cm_moment at)
     cm_phase phase = cm_attribution_phase(s->attribution, e->stack);
     if (tick.kind == CM_TICK_MODULE && phase == CM_PHASE_DATA)
         return true; /* a data set's own modules: transforms */
+    s->ticks++;
     tick.inside = cm_attribution_in_optimizer(s->attribution, e->stack);
     return cm_stack_class_of(s->classes, e->stack, &tick.stack) && see_sanity(s, e, &tick) &&
            cm_attribution_line(s->attribution, e->stack, &tick.line) &&
            cm_clock_tick(s->clock, &tick);
 }
 
-static void see_reserved(cm_scan *s, const cm_event *e, uint64_t position)
+static CM_OWN_FRAME void see_reserved(cm_scan *s, const cm_event *e, uint64_t position)
 {
     struct cm_plan_reserved *most = &s->plan.reserved[(uint8_t)(e->device_index + 128)];
     if (e->device_type == CM_DEVICE_CUDA && e->size >= 0 && (!most->known || e->size > most->most))
         *most = (struct cm_plan_reserved){true, e->size, position};
 }
 
-static void see_mark(cm_scan *s, const cm_event *e, cm_moment at)
+static CM_OWN_FRAME void see_mark(cm_scan *s, const cm_event *e, cm_moment at)
 {
     if (e->size == CM_MARK_WINDOW_OPEN && s->window == 0) {
         s->window = e->address;

@@ -14,6 +14,12 @@ typedef struct cm_decoded {
     double progress;       /* of the reader */
 } cm_decoded;
 
+/* Takes the next one; NULL: all are taken. */
+static inline const cm_record *cm_decoded_next(cm_decoded *decoded)
+{
+    return decoded->next != decoded->end ? decoded->next++ : NULL;
+}
+
 typedef struct cm_decode_thread cm_decode_thread;
 
 /* Reads on from where the reader stands, `limit` records at most. Until the end only definitions
