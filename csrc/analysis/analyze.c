@@ -6,6 +6,7 @@
 #include "../base/grow.h"
 #include "../base/library.h"
 #include "../base/idmap.h"
+#include "../base/own_frame.h"
 #include "ooms.h"
 #include "parts.h"
 #include "window_time.h"
@@ -27,7 +28,7 @@ typedef struct listeners {
             bool (*event)(void *part, const cm_record *record);
         };
         void *part;
-    } of[PARTS];
+    } of[PARTS + 1]; /* behind the last one: no part */
     size_t count;
 } listeners;
 
@@ -42,10 +43,12 @@ typedef struct analyzer {
     cm_plan *plan;
     cm_run run;
     void *part[PARTS];
-    listeners of_changes, of_event[EVENT_KINDS];
+    listeners of_changes, of_marked, of_event[EVENT_KINDS];
     bool started, fine;
-    int64_t bounds; /* step bounds passed: the first is the begin of step 0 */
-    uint64_t bound; /* position of the next one; UINT64_MAX: none */
+    int64_t bounds;               /* step bounds passed: the first is the begin of step 0 */
+    uint64_t bound;               /* position of the next one; UINT64_MAX: none */
+    uint64_t due;                 /* ... of what is next: the window's begin, a bound, or its end */
+    int64_t most[CM_DEVICES_MAX]; /* highest live bytes in the window so far */
     uint64_t events;
     cm_compacted compacted;
     cm_idmap thread; /* that allocated or freed */
@@ -72,8 +75,9 @@ static bool no_memory(analyzer *a)
 static void build_dispatch(analyzer *a)
 {
     for (size_t i = 0; i < PARTS; i++) {
+        listeners *all = kinds[i]->only_marked ? &a->of_marked : &a->of_changes;
         if (kinds[i]->change != NULL && (kinds[i]->listens == NULL || kinds[i]->listens(&a->run)))
-            a->of_changes.of[a->of_changes.count++] =
+            all->of[all->count++] =
                 (struct listener){.change = kinds[i]->change, .part = a->part[i]};
         for (size_t kind = 0; kind < EVENT_KINDS; kind++)
             if (kinds[i]->events & CM_PART_EVENT(kind))
@@ -99,6 +103,8 @@ static bool start_parts(analyzer *a)
     cm_nodes_begin_step(a->replay->nodes, a->replay->step);
     a->run =
         (cm_run){&a->options, a->replay, &a->plan->steps, a->plan->begin_ns, a->reader, a->plan};
+    for (size_t i = 0; i < a->replay->device_count; i++)
+        a->most[i] = a->replay->device[i].live;
     for (size_t i = 0; i < PARTS; i++) {
         a->part[i] = kinds[i]->create(&a->run);
         if (a->part[i] == NULL)
@@ -125,6 +131,20 @@ static bool pass_bounds(analyzer *a, uint64_t position)
     return true;
 }
 
+/* What is due before the record at this position. *over: the window is. */
+static bool pass(analyzer *a, uint64_t position, bool *over)
+{
+    if (position == a->plan->begin && !start_parts(a))
+        return false;
+    if (a->started && !pass_bounds(a, position))
+        return false;
+    *over = position >= a->plan->end;
+    a->due = a->started ? a->bound : a->plan->begin;
+    if (a->due > a->plan->end)
+        a->due = a->plan->end;
+    return true;
+}
+
 static bool see_thread(analyzer *a, uint32_t thread)
 {
     if (thread == a->last_thread && a->thread.count > 0)
@@ -145,11 +165,44 @@ static void count_compacted(analyzer *a, const cm_event *e)
     a->events += e->address;
 }
 
-static bool notify_parts(analyzer *a, const cm_record *record, const cm_change *change, int changes)
+static inline bool notify_all(const listeners *all, const cm_change *change)
+{
+    for (const struct listener *l = all->of; l->part != NULL; l++)
+        if (!l->change(l->part, change))
+            return false;
+    return true;
+}
+
+static CM_OWN_FRAME bool notify_of_changes(analyzer *a, cm_change *change, int changes)
+{
+    for (cm_change *c = change; c < change + changes; c++) {
+        int64_t *most = &a->most[c->block.device];
+        c->highest = c->bytes > 0 && c->live > *most;
+        if (c->highest)
+            *most = c->live;
+        if (!notify_all(&a->of_changes, c) ||
+            ((c->highest || c->label != NULL) && !notify_all(&a->of_marked, c)))
+            return no_memory(a);
+    }
+    return true;
+}
+
+static bool notify_of_event(analyzer *a, const cm_record *record)
+{
+    if (record->event.kind >= EVENT_KINDS)
+        return true;
+    for (const struct listener *l = a->of_event[record->event.kind].of; l->part != NULL; l++)
+        if (!l->event(l->part, record))
+            return no_memory(a);
+    return true;
+}
+
+/* Records other than of the program's tensors. */
+static CM_OWN_FRAME bool notify_parts(analyzer *a, const cm_record *record, cm_change *change,
+                                      int changes)
 {
     const cm_event *e = &record->event;
-    bool heap = e->kind == CM_EV_ALLOC || e->kind == CM_EV_FREE ||
-                (e->kind == CM_EV_SEGMENT_FREE && changes > 0);
+    bool freed = e->kind == CM_EV_SEGMENT_FREE && changes > 0;
     bool work = e->kind == CM_EV_LAUNCH || e->kind == CM_EV_WORK;
     bool summed = work && e->flags & CM_EVF_SUMMED;
     bool compacted = e->kind == CM_EV_COMPACTED_BLOCKS;
@@ -157,40 +210,38 @@ static bool notify_parts(analyzer *a, const cm_record *record, const cm_change *
         count_compacted(a, e);
     else if (!compacted && !summed && e->kind != CM_EV_COMPACTED_DRIVER)
         a->events++;
-    if ((heap || compacted) && !see_thread(a, record->thread))
+    if ((freed || compacted) && !see_thread(a, record->thread))
         return false;
-    const listeners *all = &a->of_changes;
-    for (int c = 0; c < changes; c++)
-        for (size_t i = 0; i < all->count; i++)
-            if (!all->of[i].change(all->of[i].part, &change[c]))
-                return no_memory(a);
-    if (heap || e->kind >= EVENT_KINDS)
-        return true;
-    all = &a->of_event[e->kind];
-    for (size_t i = 0; i < all->count; i++)
-        if (!all->of[i].event(all->of[i].part, record))
-            return no_memory(a);
-    return true;
+    return (changes == 0 || notify_of_changes(a, change, changes)) &&
+           (freed || notify_of_event(a, record));
+}
+
+static inline bool notify(analyzer *a, const cm_record *record, cm_change *change, int changes)
+{
+    uint8_t kind = record->event.kind;
+    if (kind != CM_EV_ALLOC && kind != CM_EV_FREE)
+        return notify_parts(a, record, change, changes);
+    a->events++;
+    return see_thread(a, record->thread) && notify_of_changes(a, change, changes);
 }
 
 static bool replay_all(analyzer *a)
 {
     const cm_record *record;
     cm_change change[2];
-    uint64_t first = a->replay->position;
-    for (uint64_t position = first;; position++) {
-        if (position == a->plan->begin && !start_parts(a))
+    bool over = false;
+    a->due = a->replay->position;
+    for (uint64_t position = a->due;; position++) {
+        if (position == a->due && !pass(a, position, &over))
             return false;
-        if (a->started && !pass_bounds(a, position))
-            return false;
-        if (position >= a->plan->end)
+        if (over)
             return true;
         record = cm_engine_next(a->engine, a->error, a->error_size);
         if (record == NULL)
             return false;
         int changes =
             cm_engine_apply(a->engine, a->replay, record, change, a->error, a->error_size);
-        if (changes < 0 || (a->started && !notify_parts(a, record, change, changes)))
+        if (changes < 0 || (a->started && !notify(a, record, change, changes)))
             return false;
         if (cm_scan_asks(&a->opened, position) && cm_engine_reads(a->engine) &&
             !a->opened.progress(SCAN_SHARE + (1 - SCAN_SHARE) * cm_engine_progress(a->engine),

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "../base/idmap.h"
+#include "../base/own_frame.h"
 #include "contributors.h"
 #include "parts.h"
 
@@ -38,7 +39,6 @@ typedef struct moment {
 typedef struct device {
     cm_garbage sum;
     int64_t now, refused; /* freed by the running collection; of it alive at the refusal */
-    int64_t most;         /* live bytes */
     uint32_t moments;
     moment moment[MOMENTS];
 } device;
@@ -76,10 +76,8 @@ static void *create(const cm_run *run)
     if (g == NULL)
         return NULL;
     g->run = run;
-    for (size_t i = 0; i < run->replay->device_count; i++) {
-        g->device[i].most = run->replay->device[i].live;
+    for (size_t i = 0; i < run->replay->device_count; i++)
         begin_moment(&g->device[i], PEAK, -1);
-    }
     return g;
 }
 
@@ -88,14 +86,12 @@ static uint64_t key_of(const cm_block *block)
     return (block->address ^ (uint64_t)block->device << 48) & (UINT64_MAX >> 1);
 }
 
-static bool know_origin(garbage *g, const cm_block *block)
+static CM_OWN_FRAME bool know_origin(garbage *g, const cm_block *block)
 {
     if (!cm_grow_zeroed((void **)&g->origin, &g->origin_capacity, (size_t)block->origin + 1,
                         sizeof *g->origin))
         return false;
     uint32_t *number = &g->origin[block->origin].births;
-    if (*number != 0)
-        return true;
     uint64_t key = (uint64_t)block->device << 32 | g->run->replay->origin[block->origin].own;
     if (cm_idmap_get(&g->births_of, key, number))
         return true;
@@ -109,7 +105,8 @@ static bool know_origin(garbage *g, const cm_block *block)
 /* Of the block's stack; NULL: out of memory. */
 static births *births_of(garbage *g, const cm_block *block)
 {
-    return know_origin(g, block) ? &g->births[g->origin[block->origin].births - 1] : NULL;
+    bool known = block->origin < g->origin_capacity && g->origin[block->origin].births != 0;
+    return known || know_origin(g, block) ? &g->births[g->origin[block->origin].births - 1] : NULL;
 }
 
 /* Whether its step does not tell whether the block is older than the moment. */
@@ -121,9 +118,8 @@ static bool is_of_a_moment(const device *d, int32_t step)
 
 static bool see_birth(garbage *g, device *d, const cm_change *c)
 {
-    bool highest = c->live > d->most;
+    bool highest = c->highest;
     if (highest) {
-        d->most = c->live;
         begin_moment(d, PEAK, c->block.step);
     } else if (!c->event) { /* it has another origin now */
         return true;
@@ -197,14 +193,8 @@ static bool collect(garbage *g, device *d, const cm_change *c, const bool was[MO
     return true;
 }
 
-static bool change(void *part, const cm_change *c)
+static CM_OWN_FRAME bool see_death(garbage *g, device *d, const cm_change *c)
 {
-    garbage *g = part;
-    device *d = &g->device[c->block.device];
-    if (c->bytes > 0)
-        return see_birth(g, d, c);
-    if (!c->event)
-        return true;
     uint32_t born;
     bool noted = g->later.count > 0 && cm_idmap_get(&g->later, key_of(&c->block), &born);
     if (noted)
@@ -215,6 +205,15 @@ static bool change(void *part, const cm_change *c)
     for (int i = 0; i < MOMENTS; i++)
         was[i] = was_at(&d->moment[i], &c->block, noted ? &born : NULL);
     return collect(g, d, c, was);
+}
+
+static bool change(void *part, const cm_change *c)
+{
+    garbage *g = part;
+    device *d = &g->device[c->block.device];
+    if (c->bytes > 0)
+        return see_birth(g, d, c);
+    return !c->event || (g->later.count == 0 && g->depth == 0) || see_death(g, d, c);
 }
 
 /* Refused memory ends the program: what was garbage then is in after_oom alone. */

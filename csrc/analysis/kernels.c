@@ -7,6 +7,7 @@
 
 #include "../base/grow.h"
 #include "../base/idmap.h"
+#include "../base/own_frame.h"
 #include "parts.h"
 
 enum { LAUNCHES = 1 << 17, CANDIDATES = 1 << 19, AHEAD = 1 << 12, HELD_THREADS = 256 };
@@ -410,11 +411,8 @@ static bool go(kernels *k, device *d, const fresh *block)
     return cm_idmap_put(&d->at, key_of(d->fresh[at].address), at);
 }
 
-static bool change(void *part, const cm_change *c)
+static CM_OWN_FRAME bool see_change(kernels *k, const cm_change *c)
 {
-    kernels *k = part;
-    if (!k->totals.seen)
-        return true;
     const cm_device *where = &k->run->replay->device[c->block.device];
     uint32_t stack = k->run->replay->origin[c->block.origin].stack;
     size_t thread = c->thread % HELD_THREADS;
@@ -429,6 +427,12 @@ static bool change(void *part, const cm_change *c)
     const fresh block = {c->block.address, c->time_ns, c->block.size, stack};
     device *d = &k->device[cm_driver_map_place(where->index)];
     return c->bytes > 0 ? come(k, d, &block) : go(k, d, &block);
+}
+
+static bool change(void *part, const cm_change *c)
+{
+    kernels *k = part;
+    return !k->totals.seen || see_change(k, c);
 }
 
 /* --- the end ------------------------------------------------------------------------------- */

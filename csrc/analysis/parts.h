@@ -23,6 +23,7 @@ typedef struct cm_part_kind {
     const char *name;
     void *(*create)(const cm_run *run); /* the replay stands at the window's start */
     bool (*change)(void *part, const cm_change *change); /* may be NULL */
+    bool only_marked; /* ... only those of labelled blocks, and the highest (cm_change) */
     bool (*listens)(const cm_run *run); /* whether the options ask for changes; NULL: always */
     /* Records other than ALLOC and FREE, only of the kinds in `events`; NULL: none. */
     bool (*event)(void *part, const cm_record *record);

@@ -5,6 +5,7 @@
  * this step or the previous one. So the cost per step is not linear in stacks. */
 #include "contributors.h"
 #include "../base/grow.h"
+#include "../base/own_frame.h"
 #include "parts.h"
 #include "tournament.h"
 
@@ -78,19 +79,28 @@ static bool know_devices(peak *p)
     return true;
 }
 
-static share *find_share(peak *p, uint32_t origin, uint16_t number)
+/* The share of an origin that this step has not touched before. */
+static CM_OWN_FRAME share *touch_first(peak *p, device *d, uint32_t origin)
 {
     if (!cm_grow_zeroed((void **)&p->share, &p->share_capacity, (size_t)origin + 1,
                         sizeof *p->share))
         return NULL;
     share *s = &p->share[origin];
     if (!s->known) {
-        s->leaf = (uint32_t)p->device[number].leaves.count;
-        if (!add_to_list(&p->device[number].leaves, origin))
+        s->leaf = (uint32_t)d->leaves.count;
+        if (!add_to_list(&d->leaves, origin))
             return NULL;
         s->known = true;
     }
-    return s;
+    s->touched = p->step_number;
+    return add_to_list(&d->touched, origin) ? s : NULL;
+}
+
+static inline share *touch(peak *p, device *d, uint32_t origin)
+{
+    if (origin < p->share_capacity && p->share[origin].touched == p->step_number)
+        return &p->share[origin];
+    return touch_first(p, d, origin);
 }
 
 static void rise(maximum *m, int64_t bytes, uint64_t blocks, uint64_t time_ns, int64_t step)
@@ -101,14 +111,6 @@ static void rise(maximum *m, int64_t bytes, uint64_t blocks, uint64_t time_ns, i
 static cm_amount at_step_peak(const device *d, const share *s)
 {
     return cm_snapshot_at(&s->step, d->step.moment, s->now);
-}
-
-static bool touch(peak *p, device *d, share *s, uint32_t origin)
-{
-    if (s->touched == p->step_number)
-        return true;
-    s->touched = p->step_number;
-    return add_to_list(&d->touched, origin);
 }
 
 static void begin_step(peak *p, device *d)
@@ -127,8 +129,8 @@ static bool change(void *part, const cm_change *c)
     if (number >= p->devices && !know_devices(p))
         return false;
     device *d = &p->device[number];
-    share *s = find_share(p, c->block.origin, number);
-    if (s == NULL || !touch(p, d, s, c->block.origin))
+    share *s = touch(p, d, c->block.origin);
+    if (s == NULL)
         return false;
     d->changed = true;
     cm_snapshot_save(&s->run, d->run.moment, s->now);
@@ -168,8 +170,8 @@ static void *create(const cm_run *run)
     bool fine = know_devices(p);
     for (const cm_block *block = NULL;
          fine && (block = cm_blocks_next(&run->replay->blocks, block)) != NULL;) {
-        share *s = find_share(p, block->origin, block->device);
-        fine = s != NULL && touch(p, &p->device[block->device], s, block->origin);
+        share *s = touch(p, &p->device[block->device], block->origin);
+        fine = s != NULL;
         if (fine) {
             s->now.bytes += block->size;
             s->now.count++;

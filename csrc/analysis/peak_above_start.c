@@ -2,6 +2,7 @@
  * never count. The blocks alive then, and those alive at the end, only on request. */
 #include "contributors.h"
 #include "../base/grow.h"
+#include "../base/own_frame.h"
 #include "parts.h"
 
 typedef struct share { /* of one origin */
@@ -34,7 +35,7 @@ static void *create(const cm_run *run)
     return a;
 }
 
-static bool change_share(above *a, const cm_change *c)
+static CM_OWN_FRAME bool change_share(above *a, const cm_change *c)
 {
     const device *d = &a->device[c->block.device];
     if (!cm_grow_zeroed((void **)&a->share, &a->capacity, (size_t)c->block.origin + 1,

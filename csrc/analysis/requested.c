@@ -8,7 +8,7 @@
 
 typedef struct device {
     int64_t peak, slack; /* slack: at the peak */
-    uint64_t top;        /* the block that reached it, until the next change; else 0 */
+    uint64_t top, at;    /* the block that reached it, and the position of its record; 0: none */
 } device;
 
 typedef struct requested {
@@ -31,10 +31,9 @@ static void *create(const cm_run *run)
 static bool change(void *part, const cm_change *c)
 {
     requested *r = part;
-    device *d = &r->device[c->block.device];
-    d->top = 0;
-    if (c->bytes > 0 && c->live > d->peak)
-        *d = (device){c->live, r->run->replay->device[c->block.device].slack, c->block.address};
+    const cm_device *d = &r->run->replay->device[c->block.device];
+    if (c->highest)
+        r->device[c->block.device] = (device){c->live, d->slack, c->block.address, d->changed};
     return true;
 }
 
@@ -43,8 +42,12 @@ static bool event(void *part, const cm_record *record)
     requested *r = part;
     const cm_event *e = &record->event;
     int number = cm_replay_find_device(r->run->replay, e->device_type, e->device_index);
-    if (number >= 0 && r->device[number].top == e->address)
-        r->device[number].slack = r->run->replay->device[number].slack;
+    if (number < 0)
+        return true;
+    const cm_device *now = &r->run->replay->device[number];
+    device *d = &r->device[number];
+    if (d->top == e->address && d->top != 0 && d->at == now->changed)
+        d->slack = now->slack;
     return true;
 }
 
@@ -66,6 +69,7 @@ static void destroy(void *part)
 const cm_part_kind cm_part_requested = {.name = "requested",
                                         .create = create,
                                         .change = change,
+                                        .only_marked = true,
                                         .event = event,
                                         .events = CM_PART_EVENT(CM_EV_REQUESTED),
                                         .finish = finish,

@@ -9,7 +9,7 @@
 
 typedef struct tensor {
     cm_tensor is;
-    uint64_t key, born; /* of device and address; number of the change */
+    uint64_t key, born; /* of device and address; records up to its own */
     uint16_t device;
 } tensor;
 
@@ -19,15 +19,13 @@ typedef struct list {
 } list;
 
 typedef struct device {
-    int64_t most;
-    uint64_t most_at; /* number of the change that reached it */
+    uint64_t most_at; /* records up to the one that reached the highest moment */
     list gone;
 } device;
 
 typedef struct tensors {
     const cm_run *run;
     device device[CM_DEVICES_MAX];
-    uint64_t changes;
     list alive;
     cm_idmap place; /* key -> index in alive */
 } tensors;
@@ -47,8 +45,8 @@ static bool add(list *l, const tensor *t)
 
 static bool add_live(tensors *t, const cm_block *block, const cm_label *label)
 {
-    const tensor fresh = {cm_live_tensor(t->run->replay, block, label), key_of(block), t->changes,
-                          block->device};
+    const tensor fresh = {cm_live_tensor(t->run->replay, block, label), key_of(block),
+                          t->run->replay->position, block->device};
     return cm_idmap_put(&t->place, fresh.key, (uint32_t)t->alive.count) && add(&t->alive, &fresh);
 }
 
@@ -71,13 +69,11 @@ static bool change(void *part, const cm_change *c)
 {
     tensors *t = part;
     device *d = &t->device[c->block.device];
-    t->changes++;
     if (c->label != NULL &&
         !(c->bytes > 0 ? add_live(t, &c->block, c->label) : remove_live(t, &c->block)))
         return false;
-    if (c->bytes > 0 && c->live > d->most) {
-        d->most = c->live;
-        d->most_at = t->changes;
+    if (c->highest) {
+        d->most_at = t->run->replay->position;
         d->gone.count = 0;
     }
     return true;
@@ -91,7 +87,7 @@ static void *create(const cm_run *run)
         return NULL;
     t->run = run;
     for (size_t i = 0; i < replay->device_count; i++)
-        t->device[i].most = replay->device[i].live;
+        t->device[i].most_at = replay->position;
     for (const cm_block *block = NULL; (block = cm_blocks_next(&replay->blocks, block)) != NULL;) {
         const cm_label *label = cm_replay_label(replay, block);
         if (label != NULL && !add_live(t, block, label)) {
@@ -142,5 +138,9 @@ static void destroy(void *part)
     free(t);
 }
 
-const cm_part_kind cm_part_tensors = {
-    .name = "tensors", .create = create, .change = change, .finish = finish, .destroy = destroy};
+const cm_part_kind cm_part_tensors = {.name = "tensors",
+                                      .create = create,
+                                      .change = change,
+                                      .only_marked = true,
+                                      .finish = finish,
+                                      .destroy = destroy};

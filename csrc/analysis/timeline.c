@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../base/grow.h"
+#include "../base/own_frame.h"
 #include "parts.h"
 
 enum { POINTS = 2048, FIRST_SHIFT = 12 };
@@ -12,7 +13,7 @@ typedef struct curve {
     cm_timeline_point *point;
     size_t count, capacity;
     unsigned shift;
-    uint64_t span; /* of the last point */
+    uint64_t last_ns; /* of the last point's span */
 } curve;
 
 typedef struct timeline {
@@ -49,13 +50,15 @@ static void halve(curve *c)
         }
     }
     c->count = kept;
-    c->span = span;
+    c->last_ns |= ((uint64_t)1 << c->shift) - 1;
 }
 
+static bool add_point(curve *c, size_t limit, uint64_t time_ns, int64_t value, int64_t reserved);
+
 /* reserved: the allocator's bytes now, -1 unknown. */
-static bool add(curve *c, size_t limit, uint64_t time_ns, int64_t value, int64_t reserved)
+static inline bool add(curve *c, size_t limit, uint64_t time_ns, int64_t value, int64_t reserved)
 {
-    if (c->count > 0 && time_ns >> c->shift <= c->span) { /* a time may step back a little */
+    if (time_ns <= c->last_ns && c->count > 0) { /* a time may step back a little */
         cm_timeline_point *p = &c->point[c->count - 1];
         if (value < p->min)
             p->min = value;
@@ -66,14 +69,20 @@ static bool add(curve *c, size_t limit, uint64_t time_ns, int64_t value, int64_t
         p->last = value;
         return true;
     }
+    return add_point(c, limit, time_ns, value, reserved);
+}
+
+static CM_OWN_FRAME bool add_point(curve *c, size_t limit, uint64_t time_ns, int64_t value,
+                                   int64_t reserved)
+{
     while (c->count >= limit && c->shift < 63)
         halve(c);
-    if (c->count > 0 && time_ns >> c->shift <= c->span)
+    if (time_ns <= c->last_ns && c->count > 0)
         return add(c, limit, time_ns, value, reserved);
     if (!cm_grow((void **)&c->point, &c->capacity, c->count + 1, sizeof *c->point))
         return false;
     c->point[c->count++] = (cm_timeline_point){time_ns, value, value, value, reserved};
-    c->span = time_ns >> c->shift;
+    c->last_ns = time_ns | (((uint64_t)1 << c->shift) - 1);
     return true;
 }
 

@@ -5,6 +5,7 @@
 
 #include "../base/grow.h"
 #include "../base/idmap.h"
+#include "../base/own_frame.h"
 
 enum { SCALAR_BYTES = 64 }; /* smaller blocks do not depend on the batch size */
 
@@ -119,16 +120,32 @@ uint32_t cm_track_group_of(const cm_track *t, uint32_t loop, uint32_t origin)
     return t->loop[loop].of_origin[origin] - 1;
 }
 
-static bool touch(cm_track *t, cm_track_group *g)
+static CM_OWN_FRAME bool touch_first(cm_track *t, cm_track_group *g)
 {
     struct cm_track_loop *l = &t->loop[g->loop];
-    if (g->series.touched)
-        return true;
     g->series.touched = true;
     if (!cm_grow((void **)&l->touched, &l->touched_capacity, l->touched_count + 1,
                  sizeof *l->touched))
         return false;
     l->touched[l->touched_count++] = (uint32_t)(g - t->group);
+    return true;
+}
+
+static inline bool touch(cm_track *t, cm_track_group *g)
+{
+    return g->series.touched || touch_first(t, g);
+}
+
+/* Gives the origin a group in this loop. false: out of memory. */
+static CM_OWN_FRAME bool know_origin(cm_track *t, uint32_t loop, uint32_t step, uint32_t origin)
+{
+    struct cm_track_loop *l = &t->loop[loop];
+    uint32_t found;
+    if (!cm_grow_zeroed((void **)&l->of_origin, &l->origin_capacity, t->replay->origin_count,
+                        sizeof *l->of_origin) ||
+        !find_group(t, loop, step, &t->replay->origin[origin], &found))
+        return false;
+    l->of_origin[origin] = found + 1;
     return true;
 }
 
@@ -140,18 +157,10 @@ bool cm_track_birth(cm_track *t, const cm_block *block)
         return true;
     uint32_t number = (uint32_t)(loop - t->loops->loop);
     struct cm_track_loop *l = &t->loop[number];
-    if (block->origin >= l->origin_capacity &&
-        !cm_grow_zeroed((void **)&l->of_origin, &l->origin_capacity, t->replay->origin_count,
-                        sizeof *l->of_origin))
+    if ((block->origin >= l->origin_capacity || l->of_origin[block->origin] == 0) &&
+        !know_origin(t, number, step, block->origin))
         return false;
-    uint32_t *of = &l->of_origin[block->origin];
-    if (*of == 0) {
-        uint32_t found;
-        if (!find_group(t, number, step, &t->replay->origin[block->origin], &found))
-            return false;
-        *of = found + 1;
-    }
-    cm_track_group *g = &t->group[*of - 1];
+    cm_track_group *g = &t->group[l->of_origin[block->origin] - 1];
     g->series.live += block->size;
     if (step >= l->warm && step < l->early_end) {
         g->early += (double)block->size;

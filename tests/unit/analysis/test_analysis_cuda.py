@@ -51,6 +51,9 @@ def test_what_of_the_peak_was_asked_for(analyze: Analyze) -> None:
     t.free(0x3000, 512, **FIRST)
     t.alloc(0x4000, 512, t.line(4), **FIRST)  # as high again, but later
     t.add(REQUESTED, 0x4000, 4, **FIRST)
+    t.free(0x4000, 512, **FIRST)
+    t.alloc(0x3000, 512, t.line(5), **FIRST)  # also where the peak's own last block was
+    t.add(REQUESTED, 0x3000, 5, **FIRST)
     report = cuda(analyze(t))
     assert report["peak"] == 2048 and report["requested_peak"] == 1000 + 512 + 1
 
