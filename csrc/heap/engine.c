@@ -67,6 +67,8 @@ struct cm_engine {
     size_t inners, inner_next;
 };
 
+_Static_assert(offsetof(struct cm_engine, at) == 0, "cm_engine_next finds it there");
+
 static bool fail(char *error, size_t error_size, const char *message)
 {
     snprintf(error, error_size, "%s", message);

@@ -58,8 +58,6 @@ cm_replay *cm_replay_copy(const cm_replay *r)
     copy->device = NULL;
     copy->origin = NULL;
     copy->origin_slot = NULL;
-    copy->newest = NULL;
-    copy->newest_capacity = 0;
     copy->device_number = NULL;
     copy->device_capacity = r->device_count;
     copy->origin_capacity = r->origin_count;
@@ -122,7 +120,6 @@ void cm_replay_free(cm_replay *r)
     free(r->device);
     free(r->origin);
     free(r->origin_slot);
-    free(r->newest);
     free(r->device_number);
     free(r);
 }

@@ -24,7 +24,7 @@
 #include "attribution.h"
 #include "segments.h"
 
-enum { CM_DEVICES_MAX = 256 };
+enum { CM_DEVICES_MAX = 256, CM_REPLAY_LATEST = 1 << 12 };
 
 typedef struct cm_device {
     uint8_t type;
@@ -110,9 +110,8 @@ typedef struct cm_replay {
 
     uint32_t *origin_slot; /* hash: origin number + 1 */
     size_t origin_slots;
-    uint32_t *newest; /* of a block's own stack: the latest origin + 1 */
-    size_t newest_capacity;
-    uint16_t *device_number; /* by type and index: number + 1 */
+    uint32_t latest[CM_REPLAY_LATEST]; /* origins found: see cm_replay_find_origin */
+    uint16_t *device_number;           /* by type and index: number + 1 */
 } cm_replay;
 
 /* code: packages that count as user code (library.h). NULL: out of memory. */

@@ -98,18 +98,6 @@ static bool is_origin(const void *replay, const void *entry, const void *wanted)
 static const cm_table_kind origins = {sizeof(uint32_t),   256,           2,
                                       cm_table_is_number, hash_numbered, is_origin};
 
-/* A stack mostly repeats its latest origin. */
-static uint32_t *newest_of_stack(cm_replay *r, uint32_t stack)
-{
-    if (stack >= r->newest_capacity) {
-        size_t count = (size_t)CM_STACK_FIRST + cm_reader_stack_count(r->reader);
-        if (stack >= count ||
-            !cm_grow_zeroed((void **)&r->newest, &r->newest_capacity, count, sizeof *r->newest))
-            return NULL;
-    }
-    return &r->newest[stack];
-}
-
 static int64_t lookup_origin(cm_replay *r, const cm_origin *wanted)
 {
     if (!cm_table_make_room(&origins, r, (void **)&r->origin_slot, &r->origin_slots,
@@ -127,14 +115,22 @@ static int64_t lookup_origin(cm_replay *r, const cm_origin *wanted)
     return (int64_t)r->origin_count - 1;
 }
 
+/* Of equal stacks and names, the latest origin is mostly wanted again: without a look into the
+ * table, whose hash is a dear one. */
+static uint32_t *latest_of(cm_replay *r, const cm_origin *o)
+{
+    uint64_t key = (uint64_t)o->own << 32 ^ (uint64_t)o->stack << 16 ^ o->name;
+    return &r->latest[cm_mix(key) % CM_REPLAY_LATEST];
+}
+
 int64_t cm_replay_find_origin(cm_replay *r, const cm_origin *wanted)
 {
-    uint32_t *newest = newest_of_stack(r, wanted->own);
-    if (newest != NULL && *newest != 0 && same_origin(&r->origin[*newest - 1], wanted))
-        return *newest - 1;
+    uint32_t *latest = latest_of(r, wanted);
+    if (*latest < r->origin_count && same_origin(&r->origin[*latest], wanted))
+        return *latest;
     int64_t number = lookup_origin(r, wanted);
-    if (newest != NULL && number >= 0)
-        *newest = (uint32_t)number + 1;
+    if (number >= 0)
+        *latest = (uint32_t)number;
     return number;
 }
 
