@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "../../base/own_frame.h"
 #include "../../capture/ring_layout.h"
 #include "../driver_events.h"
 #include "../emit.h"
@@ -205,7 +206,7 @@ void *cm_cupti_context_on(int device)
 /* --- calls that a thread is in -------------------------------------------------------------------
  */
 
-static void drop_above(uint32_t depth)
+static CM_OWN_FRAME void drop_some(uint32_t depth)
 {
     while (calls.depth > depth) {
         const open_call *o = &calls.at[--calls.depth];
@@ -214,6 +215,12 @@ static void drop_above(uint32_t depth)
         if (o->ends)
             count_ends(o->session, -1);
     }
+}
+
+static inline void drop_above(uint32_t depth)
+{
+    if (calls.depth > depth)
+        drop_some(depth);
 }
 
 /* Drops calls of earlier sessions: their ends never came, and their correlation ids may be
