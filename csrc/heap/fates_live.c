@@ -26,7 +26,7 @@ static bool has_key(const void *fates, const void *entry, const void *wanted)
     return ((const cm_fate_life *)entry)->key == *(const uint64_t *)wanted;
 }
 
-static const cm_table_kind by_key = {sizeof(cm_fate_life), 256, 2, is_taken, hash_live, has_key};
+static const cm_table_kind by_key = {sizeof(cm_fate_life), 256, 3, is_taken, hash_live, has_key};
 
 /* Its entry, or the free one for it; there are slots. */
 static cm_fate_life *entry_of(const cm_fates *f, uint64_t key)
@@ -48,7 +48,7 @@ static bool rebuild(cm_fates *f, size_t slots)
 bool cm_fates_make_room(cm_fates *f, size_t count)
 {
     size_t slots = f->slots ? f->slots : by_key.least;
-    while (count * 2 > slots)
+    while (count * 4 > slots * by_key.quarters)
         slots *= 2;
     return slots == f->slots || rebuild(f, slots);
 }
