@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "../analysis/follow.h"
+#include "../heap/stack_class.h"
 
 /* Guarded by the GIL, except follow while one thread has it `used`. */
 typedef struct follower {
@@ -171,6 +172,51 @@ static PyObject *follower_live(PyObject *self, PyObject *ignored)
     return list;
 }
 
+/* Whether each origin is charged to a stack with the lines of one of these. */
+static bool has_lines_of(const cm_follow *follow, PyObject *stacks, bool *wanted)
+{
+    const cm_replay *replay = cm_follow_replay(follow);
+    cm_stack_classes *classes = cm_stack_classes_new(cm_follow_reader(follow), replay->library);
+    bool fine = classes != NULL;
+    for (Py_ssize_t i = 0; fine && i < PyTuple_GET_SIZE(stacks); i++) {
+        unsigned long stack = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(stacks, i));
+        uint32_t own, other;
+        fine = !PyErr_Occurred() && cm_stack_class_of(classes, (uint32_t)stack, &own);
+        for (size_t o = 0; fine && o < replay->origin_count; o++) {
+            fine = cm_stack_class_of(classes, replay->origin[o].stack, &other);
+            wanted[o] |= fine && own == other;
+        }
+    }
+    cm_stack_classes_free(classes);
+    if (!fine && !PyErr_Occurred())
+        PyErr_NoMemory();
+    return fine;
+}
+
+PyDoc_STRVAR(blocks_doc, "blocks(*stack ids) -> list\n\n(address, bytes, device) of all that is "
+                         "alive and charged to the lines of these stacks.");
+
+static PyObject *follower_blocks(PyObject *self, PyObject *stacks)
+{
+    follower *f = (follower *)self;
+    if (!is_free(f))
+        return NULL;
+    const cm_replay *replay = cm_follow_replay(f->follow);
+    bool *wanted = PyMem_Calloc(replay->origin_count + 1, sizeof *wanted);
+    PyObject *list = wanted == NULL ? PyErr_NoMemory() : PyList_New(0);
+    if (list != NULL && !has_lines_of(f->follow, stacks, wanted))
+        Py_CLEAR(list);
+    const cm_block *b = NULL;
+    while (list != NULL && (b = cm_blocks_next(&replay->blocks, b)) != NULL)
+        if (wanted[b->origin] &&
+            cm_py_append(list,
+                         Py_BuildValue("(KLN)", (unsigned long long)b->address, (long long)b->size,
+                                       cm_py_text(replay->device[b->device].name))) < 0)
+            Py_CLEAR(list);
+    PyMem_Free(wanted);
+    return list;
+}
+
 PyDoc_STRVAR(origin_doc,
              "origin(number) -> tuple\n\n(device, stack id, its own stack id, phase, node or "
              "operator, category, module): what the\nblocks of an origin have in common. The "
@@ -278,6 +324,7 @@ static PyMethodDef follower_methods[] = {
     {"read", follower_read, METH_O, read_doc},
     {"devices", follower_devices, METH_NOARGS, devices_doc},
     {"live", follower_live, METH_NOARGS, live_doc},
+    {"blocks", follower_blocks, METH_VARARGS, blocks_doc},
     {"origin", follower_origin, METH_O, origin_doc},
     {"stack", follower_stack, METH_O, stack_doc},
     {"steps", follower_steps, METH_NOARGS, steps_doc},

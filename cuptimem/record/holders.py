@@ -413,6 +413,7 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
         return
     # Not alive: the program goes on behind this.
     patience = max(_PATIENCE_SECONDS, look.recorded * _PATIENCE_SHARE) if look.alive else _EARLY_SECONDS
+    reading: _Reading | None = None
     read = look.growth if isinstance(look.growth, tuple) else None  # beside the program, which goes on
     source = look.source() if read is None else None
     if read is not None:
@@ -449,6 +450,9 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
         )
         for row in rows
     ]
+    if reading is not None:
+        for row, want in zip(rows, wants, strict=True):
+            reading.replace(row, want)
     is_short = look.early or read is not None  # the program waits
     if is_short:
         for want in wants:
@@ -544,6 +548,8 @@ class _Reading:
 
     def __init__(self, core: Any, source: tuple[str, object, int], patience: float) -> None:
         self.is_done = False
+        self._core = core
+        self._follower: Any = None  # of what has replaced its blocks since
         self._found: tuple[Mapping[str, Any] | None, _Kept | None] = None, None
         self._error: Exception | None = None
         try:
@@ -555,8 +561,13 @@ class _Reading:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             raw = _analysis(core, source, patience)
-            is_growing = raw is not None and any(_growing(raw, _EARLY))
-            self._found = raw, _Kept(raw) if raw is not None and is_growing else None
+            rows = [] if raw is None else list(_growing(raw, _EARLY))
+            self._found = raw, _Kept(raw) if raw is not None and rows else None
+            if any(map(_is_replaced, rows)):
+                follower = core.Follower(source[0])
+                while follower.read(_EVENTS_TOGETHER)[0] != "end":
+                    continue
+                self._follower = follower
         except own(Exception) as error:
             self._error = error
         finally:
@@ -569,6 +580,21 @@ class _Reading:
         if self._error is not None:
             raise self._error
         return self._found
+
+    def replace(self, row: Mapping[str, Any], want: Want) -> None:
+        """Searches for what is alive now of blocks that others replace, as those of a list that is joined anew in each
+        step: the analysis is of a step before."""
+        follower = self._follower
+        if follower is None or not _is_replaced(row):
+            return
+        self._core.capture_sync()
+        if follower.read(_EVENTS_TOGETHER)[0] == "end":
+            found = follower.blocks(*(part[2] for part in row["parts"]))
+            want.blocks = [(address, size) for address, size, device in found if device == row["device"]]
+
+
+def _is_replaced(row: Mapping[str, Any]) -> bool:
+    return bool(row["signature"] == "growing" and row["kind"] != "nodes")
 
 
 def _waited(raw: Mapping[str, Any]) -> dict[str, list[int]]:

@@ -422,6 +422,34 @@ def test_variables_of_functions_that_have_returned() -> None:
     assert paths(prof.report) == [EARLY]
 
 
+def test_what_each_step_replaces_is_searched_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recording is read beside the program: what it has alive by then is gone when the search looks for it."""
+    readings: list[Any] = []
+
+    class Reading(holders._Reading):
+        def __init__(self, *arguments: Any) -> None:
+            readings.append(self)
+            super().__init__(*arguments)
+
+    def grow() -> None:
+        bank = {"rows": torch.empty(0, 64)}
+
+        def each(step: int) -> None:
+            for reading in readings:
+                while not reading.is_done:
+                    time.sleep(0.001)
+            bank["rows"] = torch.cat([bank["rows"], torch.ones(16, 64)])
+
+        train(40, each, keep=False)
+
+    monkeypatch.setattr(holders, "_EVENTS_TOGETHER", 200)
+    monkeypatch.setattr(holders, "_Reading", Reading)
+    with cuptimem.profile() as prof:
+        grow()
+    assert readings
+    assert paths(prof.report) == ["bank in grow() → dict['rows']"]
+
+
 def test_what_backward_makes_on_a_forward_line() -> None:
     """Backward's blocks lie on the forward line, and have holders of their own."""
     models, outputs = [], []
