@@ -4,6 +4,7 @@
 
 #include "../base/grow.h"
 #include "../base/idmap.h"
+#include "../base/moved.h"
 
 /* Flags of a code. */
 enum {
@@ -17,7 +18,10 @@ enum {
     STEPPER = 128, /* calls the `step` of an optimizer, perhaps of one outside of PyTorch */
     LOADS = 256,
     BUCKETS = 512,
-    CLOSURE = 1024 /* by its name, a function that a program gives to an optimizer */
+    CLOSURE = 1024, /* by its name, a function that a program gives to an optimizer */
+    APPLIES = 2048, /* of a file of nn.Module's: calls a function for each tensor of modules */
+    MOVES = 4096,   /* is that function */
+    FETCHES = 8192  /* puts a weight on the device for a call */
 };
 /* Flags of a stack, besides TORCH for its innermost frame. */
 enum {
@@ -36,6 +40,7 @@ enum {
     INNER_PACKAGED = 5 * 256, /* an optimizer of another package */
     INNER_LOAD = 6 * 256
 };
+enum { MOVED_PARAMETER = 2048, MOVED_BUFFER = 4096 };
 enum { INHERITED = INNER | IN_DATA | IN_OPTIMIZER };
 
 enum { ROOTS = 4 };
@@ -158,10 +163,27 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
+static bool has_end(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
 /* The same files save, too. */
 static bool is_load(const char *function)
 {
     return function != NULL && strstr(function, "load") != NULL;
+}
+
+/* Of nn/modules/module.py: Module.to.<locals>.convert, Module.cuda.<locals>.<lambda>. */
+static uint16_t flags_of_module(const char *function)
+{
+    if (function == NULL)
+        return 0;
+    return has_end(function, "._apply")                                   ? APPLIES
+           : has_end(function, ".convert")                                ? MOVES
+           : has_end(function, "<lambda>") && begins(function, "Module.") ? MOVES
+                                                                          : 0;
 }
 
 /* Of a file below PyTorch's root. */
@@ -178,6 +200,8 @@ static uint16_t flags_inside(const char *file, const char *function)
         (strcmp(file, "distributed/utils.py") == 0 && function != NULL &&
          strcmp(function, "_alloc_storage") == 0))
         return BUCKETS;
+    if (strcmp(file, "nn/modules/module.py") == 0)
+        return NN | flags_of_module(function);
     if (begins(file, "nn/modules/") || strcmp(file, "nn/init.py") == 0 ||
         strcmp(file, "nn/parameter.py") == 0)
         return NN;
@@ -186,12 +210,6 @@ static uint16_t flags_inside(const char *file, const char *function)
     bool of_files =
         strcmp(file, "serialization.py") == 0 || strcmp(file, "jit/_serialization.py") == 0;
     return of_files && is_load(function) ? LOADS : 0;
-}
-
-static bool has_end(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
 /* A nested function, a lambda, or one that is called so. */
@@ -219,6 +237,9 @@ static int judge_code(cm_attribution *attribution, const cm_frame *frame)
             flags |= TORCH | flags_inside(inside, frame->function);
         else if (has_end(frame->file, "/safetensors/torch.py") && is_load(frame->function))
             flags |= LOADS;
+        else if (has_end(frame->file, "/accelerate/utils/modeling.py") && frame->function != NULL &&
+                 strcmp(frame->function, "set_module_tensor_to_device") == 0)
+            flags |= FETCHES;
         if (cm_library_has(attribution->library, frame->file))
             flags |= LIBRARY;
     }
@@ -283,6 +304,33 @@ static uint16_t judge_frame(uint16_t parent, bool outermost, int code, const cm_
     return flags;
 }
 
+/* By the line of Module._apply that called the frame; a class may have its own _apply around. */
+static uint16_t moved_by(cm_attribution *attribution, uint32_t parent)
+{
+    cm_frame frame;
+    int32_t line = 0;
+    for (uint32_t at = parent; at >= CM_STACK_FIRST;) {
+        if (!cm_reader_stack_frame(attribution->reader, at, &frame) || frame.truncated ||
+            frame.file == NULL)
+            return 0;
+        int code = attribution->code[frame.code];
+        if (line == 0 && !(code & APPLIES))
+            return 0;
+        if (line != 0 && code & NN && has_end(frame.file, "/nn/modules/module.py")) {
+            uint8_t moved = cm_moved_at(line, frame.line);
+            return moved == CM_LABEL_MOVED_PARAMETER ? MOVED_PARAMETER
+                   : moved == CM_LABEL_MOVED_BUFFER  ? MOVED_BUFFER
+                                                     : 0;
+        }
+        line = line != 0 ? line : frame.line;
+        uint32_t next = cm_reader_stack_parent(attribution->reader, at);
+        if (next >= at)
+            return 0;
+        at = next;
+    }
+    return 0;
+}
+
 bool cm_attribution_update(cm_attribution *attribution)
 {
     uint32_t count = cm_reader_stack_count(attribution->reader);
@@ -307,6 +355,10 @@ bool cm_attribution_update(cm_attribution *attribution)
             }
             flags = judge_frame(parent < id ? attribution->stack[parent] : 0,
                                 parent >= id || parent == CM_STACK_NONE, code, &frame);
+            if (code & FETCHES)
+                flags |= MOVED_PARAMETER;
+            else if (code & MOVES && parent < id)
+                flags |= moved_by(attribution, parent);
         }
         attribution->stack[id] = flags | (attribution->stack[id] & MADE_NODE);
         attribution->judged++;
@@ -369,6 +421,14 @@ bool cm_attribution_in_optimizer(cm_attribution *attribution, uint32_t stack)
 bool cm_attribution_loads(cm_attribution *attribution, uint32_t stack)
 {
     return (flags_of(attribution, stack) & INNER) == INNER_LOAD;
+}
+
+cm_category cm_attribution_moved(cm_attribution *attribution, uint32_t stack)
+{
+    uint16_t flags = flags_of(attribution, stack);
+    return flags & MOVED_PARAMETER ? CM_CATEGORY_PARAMETER
+           : flags & MOVED_BUFFER  ? CM_CATEGORY_BUFFER
+                                   : CM_CATEGORY_UNKNOWN;
 }
 
 bool cm_attribution_buckets(cm_attribution *attribution, uint32_t stack)

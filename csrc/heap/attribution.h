@@ -46,6 +46,10 @@ bool cm_attribution_in_module(cm_attribution *attribution, uint32_t stack);
 bool cm_attribution_in_optimizer(cm_attribution *attribution, uint32_t stack);
 /* Whether it reads a file: torch.load, safetensors. */
 bool cm_attribution_loads(cm_attribution *attribution, uint32_t stack);
+/* What its innermost frame moves, to a device or to another type: a module's parameter, its buffer,
+ * or anything else (CM_CATEGORY_UNKNOWN). Of a version of PyTorch that moved.h does not know,
+ * nothing. */
+cm_category cm_attribution_moved(cm_attribution *attribution, uint32_t stack);
 /* Whether code of DDP or FSDP itself asked for this. */
 bool cm_attribution_buckets(cm_attribution *attribution, uint32_t stack);
 

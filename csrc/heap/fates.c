@@ -137,6 +137,8 @@ static cm_fate_made made_by(cm_fates *f, const cm_event *e, const cm_fate_thread
 static void note_place(cm_fate_life *l, cm_attribution *attribution, uint32_t stack)
 {
     l->bucket = cm_fates_has_siblings(l) && cm_attribution_buckets(attribution, stack);
+    l->moved = cm_fates_has_siblings(l) ? (uint8_t)cm_attribution_moved(attribution, stack)
+                                        : CM_CATEGORY_UNKNOWN;
     if (l->made != CM_MADE_ELSEWHERE)
         return;
     l->data = cm_attribution_phase(attribution, stack) == CM_PHASE_DATA;

@@ -186,6 +186,8 @@ static verdict judge(const cm_fates *f, const cm_fate_life *l, bool gone)
 {
     if (l->bucket && (f->backward > l->turn || f->passes > l->passes))
         return decided(CM_CATEGORY_BUCKET);
+    if (l->moved != CM_CATEGORY_UNKNOWN)
+        return decided((cm_category)l->moved);
     switch ((cm_fate_made)l->made) {
     case CM_MADE_BEFORE:
         return decided(CM_CATEGORY_BEFORE_START);

@@ -26,6 +26,7 @@ typedef struct cm_fate_life {
     uint32_t node;                    /* sequence number of the node made with it, 0 = none */
     int64_t size;
     uint8_t made;             /* cm_fate_made */
+    uint8_t moved;            /* cm_category: a module's, CM_CATEGORY_UNKNOWN: not moved */
     bool data : 1, setup : 1; /* for a data set; before the first update */
     bool late : 1;            /* after the step's first recorded call of a module, see note_stack */
     bool built : 1;           /* by a constructor of PyTorch's modules */

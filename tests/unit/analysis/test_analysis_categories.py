@@ -95,6 +95,24 @@ def test_a_step_without_a_walk(analyze: Analyze) -> None:
     }
 
 
+def test_what_a_module_moves_is_its_parameter_or_buffer(analyze: Analyze) -> None:
+    """To the device for one call, so that no walk sees it. Innermost first: lines of PyTorch 2.14, then of none."""
+    module, own = TORCH + "nn/modules/module.py", (TORCH + "nn/modules/rnn.py", "RNNBase._apply", 5)
+    moved = ("Module.cuda.<locals>.<lambda>", "Module.to.<locals>.convert", "Module.cuda.<locals>.<lambda>")
+    t = Loop()
+    for i, (function, line, caller) in enumerate(zip(moved, (966, 1036, 7), (933, 1388, 933), strict=True)):
+        applies = [(module, "Module._apply", line), own, (module, "Module.cuda", caller)]
+        t.alloc(0x1000 * (i + 1), 1 << i, t.stack((module, function, 1098), *applies, TRAIN))
+    fetches = ("/venv/lib/python3.11/site-packages/accelerate/utils/modeling.py", "set_module_tensor_to_device", 345)
+    t.alloc(0x5000, 8, t.stack(fetches, TRAIN))
+    t.free(0x5000)
+    t.iterate(0x6000, 32, (0x7000, 64))
+    for address in (0x1000, 0x2000, 0x3000):
+        t.free(address)
+    found = allocated(analyze, t)
+    assert (found["parameter"], found["buffer"]) == (1 + 8, 2)
+
+
 def test_what_an_optimizer_frees_itself_is_temporary(analyze: Analyze) -> None:
     t = Loop()
     stack = t.stack((TORCH + "optim/adam.py", "step", 5), TRAIN)
