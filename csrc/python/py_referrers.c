@@ -61,6 +61,16 @@ static bool leads_everywhere(PyObject *o)
     return PyType_Check(o) || PyModule_Check(o) || is_namespace(o);
 }
 
+/* Empty containers, of which each nn.Module has a dozen, and what the collector does not track. */
+static bool leads_nowhere(PyObject *o)
+{
+    if (PyDict_CheckExact(o) || PyODict_CheckExact(o))
+        return PyDict_GET_SIZE(o) == 0;
+    if (PyAnySet_CheckExact(o))
+        return PySet_GET_SIZE(o) == 0;
+    return !PyObject_GC_IsTracked(o);
+}
+
 /* Of one object, so that a large container leaves room; of all, for each object to be found. */
 enum { PARTS_NEAR = 1 << 10, PARTS_EACH = 8 };
 
@@ -70,17 +80,18 @@ static int visit_near(PyObject *o, void *argument)
     size_t at = place_of(s, o);
     if (s->parts-- <= 0 || s->left-- <= 0 || PyList_GET_SIZE(s->found) >= s->most)
         return 1;
-    if (s->slot[at] != NULL || !PyObject_IS_GC(o) || leads_everywhere(o))
+    if (s->slot[at] != NULL || !PyObject_IS_GC(o) || leads_nowhere(o) || leads_everywhere(o))
         return 0;
     s->slot[at] = o;
     s->failed = PyList_Append(s->found, o) < 0;
     return s->failed;
 }
 
-PyDoc_STRVAR(reachable_doc, "reachable(roots, without, most) -> list\n\nWhat objects lead to, "
-                            "themselves included, the nearest first, `most` of it. Types, modules "
-                            "and their namespaces, and the objects in `without` are not "
-                            "entered. Ends after eight references for each of `most`.");
+PyDoc_STRVAR(reachable_doc,
+             "reachable(roots, without, most) -> list\n\nWhat objects lead to, "
+             "themselves included, the nearest first, `most` of it. Types, modules "
+             "and their namespaces, and the objects in `without` are not "
+             "entered, empty containers left out. Ends after eight references for each of `most`.");
 
 static PyObject *reachable(PyObject *module, PyObject *arguments)
 {

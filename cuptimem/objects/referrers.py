@@ -85,6 +85,14 @@ class Route:
         )
         return Route(self.head, self.tail, tuple(segments))
 
+    def to_owner(self) -> Route:
+        """The route to the object inside of which the attributes at its end lead: to a module, not to its weights."""
+        end = len(self.segments)
+        while end > 0 and self.segments[end - 1].is_attribute:
+            end -= 1
+        inside = self.segments[end:]
+        return self if len(inside) < 2 else replace(self, segments=(*self.segments[:end], Segment(inside[0].owner)))
+
 
 @dataclass(slots=True)
 class _Roots:

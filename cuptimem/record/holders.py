@@ -331,7 +331,10 @@ def _grouped(found: list[_Found], count: int, size: int, scale: float = 1.0, who
     found = [one for one in found if one.route.head != referrers.NOT_SEARCHED] or found
     groups = _by_key(found)
     if len(groups) > _PATHS:
-        groups = _by_key([replace(one, route=one.route.without_keys()) for one in found])
+        found = [replace(one, route=one.route.without_keys()) for one in found]
+        groups = _by_key(found)
+    if len(groups) > _PATHS:  # of a model's weights each has one
+        groups = _by_key([replace(one, route=one.route.to_owner()) for one in found])
     holders = [
         Holder(
             _text([one.route for one in rows]) + _views(rows),
@@ -433,7 +436,7 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
             raise TimeoutError(f"reading the recording takes more than {patience:.1f} s")
         return
     reasons = _EARLY if look.early else UNDECIDED
-    rows = [row for row in _growing(raw, reasons) if not (look.early and _key(row) in look.known)]
+    rows = [row for row in _growing(raw, reasons) if not (look.early and _is_mostly_named(look.known.get(_key(row), ())))]
     waited = {} if look.early else _waited(raw)
     if not look.alive and not rows and not waited:
         return
@@ -480,7 +483,7 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
                 look.known[_key(row)] = holders
             elif is_short:  # what it has not come to may have any name
                 continue
-            if look.early and 2 * named >= sum(one.bytes for one in holders):
+            if look.early and _is_mostly_named(holders):
                 core.mark(core.MARK_NAMED, row["stack"])
             if row["signature"] == "growing":
                 core.mark(core.MARK_HELD, 2 * row["stack"] + want.by_variable)
@@ -504,6 +507,12 @@ def read_growth(core: Any, look: HolderSearch) -> tuple[Mapping[str, Any], _Kept
     if raw is None:
         return None
     return (raw, _Kept(raw)) if any(_growing(raw, UNDECIDED)) or _waited(raw) else False
+
+
+def _is_mostly_named(holders: Sequence[Holder]) -> bool:
+    """By bytes: then no later search of the loop looks for more."""
+    named = sum(one.bytes for one in holders if one.is_named)
+    return named > 0 and 2 * named >= sum(one.bytes for one in holders)
 
 
 def _record_puts(
