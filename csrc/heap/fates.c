@@ -240,6 +240,14 @@ static void see_hook_label(cm_fates *f, const cm_event *e, const cm_fate_life *l
         f->list.of[l->birth] = (uint8_t)(CM_FATE_ALIVE_HOOKED + e->flags - CM_LABEL_WORKSPACE);
 }
 
+/* A parameter or buffer. */
+static bool see_parameter(cm_fates *f, const cm_fate_life *l, uint8_t kind)
+{
+    if (l->built)
+        cm_purposes_named(&f->list.purposes, l->stack, kind == CM_LABEL_PARAMETER);
+    return cm_purposes_parameter(&f->list.purposes, l->size);
+}
+
 static CM_OWN_FRAME bool see_label(cm_fates *f, uint64_t position, const cm_event *e)
 {
     const cm_fate_life *l = find_block(f, e);
@@ -252,7 +260,7 @@ static CM_OWN_FRAME bool see_label(cm_fates *f, uint64_t position, const cm_even
         f->gradients = f->turn;
     if (e->flags < CM_LABEL_PARAMETER || l == NULL)
         return true;
-    if (e->flags <= CM_LABEL_BUFFER && !cm_purposes_parameter(&f->list.purposes, l->size))
+    if (e->flags <= CM_LABEL_BUFFER && !see_parameter(f, l, e->flags))
         return false;
     uint32_t module = cm_modules_at(f->replay->modules, (uint64_t)e->size, position);
     cm_label label = {(uint64_t)e->size, e->stack, module, e->flags};
@@ -323,7 +331,7 @@ static bool inherit(cm_fates *f, const cm_block *block)
         return false;
     if (label == NULL)
         return true;
-    if (label->kind <= CM_LABEL_BUFFER && !cm_purposes_parameter(&f->list.purposes, l->size))
+    if (label->kind <= CM_LABEL_BUFFER && !see_parameter(f, l, label->kind))
         return false;
     int64_t number = cm_fate_list_label(&f->list, label);
     return number >= 0 && cm_fate_list_name(&f->list, l->birth, (uint32_t)number);

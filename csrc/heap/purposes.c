@@ -164,6 +164,12 @@ bool cm_purposes_parameter(cm_purposes *p, int64_t size)
     return true;
 }
 
+void cm_purposes_named(cm_purposes *p, uint32_t stack, bool parameter)
+{
+    if (stack < p->capacity)
+        p->of[stack].named += parameter ? 1 : -1;
+}
+
 static int compare(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -228,6 +234,9 @@ cm_category cm_purposes_decide(const cm_purposes *p, uint32_t stack, int64_t siz
     const cm_purpose *one = find(p, stack);
     bool voting = open || own == CM_CATEGORY_INPUT || own == CM_CATEGORY_ACTIVATION ||
                   own == CM_CATEGORY_TEMPORARY;
+    if (one != NULL && one->named != 0 &&
+        (own == CM_CATEGORY_UNKNOWN || own == CM_CATEGORY_INPUT || own == CM_CATEGORY_KEPT))
+        return one->named > 0 ? CM_CATEGORY_PARAMETER : CM_CATEGORY_BUFFER;
     if (one == NULL || !voting || (!open && is_scratch(one, size, own)))
         return own;
     if (one->keeps || (one->copies && (open || own == CM_CATEGORY_INPUT)))

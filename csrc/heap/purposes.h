@@ -32,6 +32,7 @@ typedef struct cm_purpose {
     /* Times that it was, less those that it was not: see cm_purposes_carried, cm_purposes_given,
      * cm_purposes_results. */
     int32_t carried, given, results;
+    int32_t named; /* parameters that a walk found, less buffers: see cm_purposes_named */
 } cm_purpose;
 
 /* A cycle ends with each backward pass and update. */
@@ -87,9 +88,12 @@ bool cm_purposes_repeats(const cm_purposes *purposes, uint32_t stack);
 void cm_purposes_vote(cm_purposes *purposes, uint32_t stack, int64_t size, cm_category category);
 /* A parameter or buffer has this size. false: out of memory. */
 bool cm_purposes_parameter(cm_purposes *purposes, int64_t size);
+/* A walk found this parameter (else buffer) of a module's constructor. */
+void cm_purposes_named(cm_purposes *purposes, uint32_t stack, bool parameter);
 /* All votes are there. */
 void cm_purposes_end(cm_purposes *purposes);
-/* The category of a block that by itself is `own`. A stack most of which blocks are kept makes
+/* The category of a block that by itself is `own`. What a constructor makes that no walk came to is
+ * what the others of its stack are. A stack most of which blocks are kept makes
  * nothing else, nor does one that copies a model: it makes blocks of several sizes, all of them
  * parameters'. A small temporary is one whatever they are. open: the block's own life decides
  * nothing. */

@@ -113,6 +113,20 @@ def test_what_a_module_moves_is_its_parameter_or_buffer(analyze: Analyze) -> Non
     assert (found["parameter"], found["buffer"]) == (1 + 8, 2)
 
 
+@pytest.mark.parametrize(("kind", "expected"), [(PARAMETER, "parameter"), (BUFFER, "buffer")])
+def test_what_a_constructor_makes_behind_the_last_walk(analyze: Analyze, kind: int, expected: str) -> None:
+    """A model that grows, or a new one for each request: as the others of its stack, where a walk has named one."""
+    t = Loop()
+    built = t.stack((TORCH + "nn/modules/linear.py", "Linear.__init__", 109), TRAIN)
+    for i in range(6):
+        t.alloc(0x1000 * (i + 1), 16, built)
+        if i == 1:
+            t.walk((MODULE, 0x77, 0, "net"), (kind, 0x1000, 0x77, "weight"), (kind, 0x2000, 0x77, "weight"))
+        t.iterate(0x100, 32, (0x200, 64))
+        t.free(0x200)
+    assert allocated(analyze, t)[expected] == 6 * 16
+
+
 def test_what_an_optimizer_frees_itself_is_temporary(analyze: Analyze) -> None:
     t = Loop()
     stack = t.stack((TORCH + "optim/adam.py", "step", 5), TRAIN)
