@@ -59,11 +59,14 @@ note("conftest")
 """
 
 
+SESSION = "cuptimem.pytest_plugin.session"  # with what it imports: else a third of a short run of pytest
+
+
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Forks]:
     """For runs of suites that import PyTorch."""
     builtin = (f"_pytest.{name}" for name in default_plugins if name != "pytester_assertions")  # which is rewritten
-    servers = Forks(sys.executable, environment_of_runs(), ("pytest", *builtin))
+    servers = Forks(sys.executable, environment_of_runs(), ("pytest", *builtin, SESSION))
     yield servers
     servers.close()
 
