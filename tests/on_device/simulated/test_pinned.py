@@ -82,7 +82,7 @@ def test_a_queue_of_pinned_batches(
 ) -> None:
     """Eight batches of 4 MiB are ready at most, and the loop has one: known by arithmetic."""
     (tmp_path / "loader.py").write_text(LOADER)
-    done = forked_on_device("loader.py", worker, loop, env=recorded(str(tmp_path / "a.cmem")))
+    done = forked_on_device("loader.py", worker, loop, env=recorded(str(tmp_path / "a.cmem"), "-q"))
     assert done.code == 0, done.err
     report = cuptimem.open(tmp_path / "a.cmem")
     found = [one for one in host_views.report_findings(report) if one.kind == "fills"]
@@ -100,7 +100,7 @@ def test_every_verb_has_it(
         "assert kept[0].is_pinned()\n"
     )
     trace = tmp_path / "one.cmem"
-    assert forked_on_device("one.py", env=recorded(str(trace))).code == 0
+    assert forked_on_device("one.py", env=recorded(str(trace), "-q")).code == 0
     for verb in ("summary", "peak", "table", "account", "tree"):
         options = [] if verb == "summary" else ["--device", "pinned"]
         assert cli.main([verb, *options, str(trace)]) == 0

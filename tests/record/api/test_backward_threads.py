@@ -114,7 +114,7 @@ named.wait()
 @pytest.mark.torch
 def test_a_recording_holds_what_they_did_last(forked: Callable[..., Result], tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
-    done = forked("-m", "cuptimem", "run", "-o", "run.cmem", "program.py")
+    done = forked("-m", "cuptimem", "run", "-q", "-o", "run.cmem", "program.py")
     assert done.code == 0, done.err
     assert cuptimem.open(tmp_path / "run.cmem").peak.bytes >= 12345
 

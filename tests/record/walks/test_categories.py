@@ -194,7 +194,7 @@ def bytes_by_category(forked: Callable[..., Result], call: Callable[..., Result]
 
     def of(program: str) -> dict[str, int]:
         (tmp_path / "program.py").write_text(START + program)
-        done = forked("-m", "cuptimem", "run", "-o", "a.cmem", "program.py")
+        done = forked("-m", "cuptimem", "run", "-q", "-o", "a.cmem", "program.py")
         assert done.code == 0, done.err
         said = call("table", "--by", "category", "--what", "end", "--json", "a.cmem")
         found = {row["category"]: row["bytes"] for row in json.loads(said.out)["rows"]}
