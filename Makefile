@@ -309,6 +309,7 @@ lint: $(STAMP)/package $(STAMP)/lint ## ruff, mypy --strict, clang-format, cppch
 	$(BIN)/ruff check cuptimem cudasim tests evidence benchmarks examples *.py
 	$(BIN)/ruff format --check cuptimem cudasim tests evidence benchmarks examples *.py
 	$(BIN)/mypy
+	$(BIN)/mypy --follow-imports=silent tests/record/api/typed.py
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES) $(C_TEST_FILES)
 	@mkdir -p build/cppcheck
 	$(BIN)/cppcheck --quiet --cppcheck-build-dir=build/cppcheck --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective --suppress=normalCheckLevelMaxBranches \

@@ -3,8 +3,6 @@
 import asyncio
 import inspect
 import pickle
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 import pytest
 
 import cuptimem
-from tests.conftest import ROOT
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
 pytestmark = pytest.mark.torch
@@ -173,13 +170,6 @@ def test_it_travels_to_other_processes() -> None:
     with copy:
         make(2)
     assert copy.report.device("cpu").allocated == 2 * KIB and allocated(train) == 1
-
-
-def test_a_type_checker_knows_the_signature_and_the_profile() -> None:
-    pytest.importorskip("mypy", reason="mypy is not installed here")
-    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "tests/record/api/typed.py"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize(("given", "bytes"), [("2G", 2 << 30), ("1.5 MiB", 3 << 19), (4096, 4096), ("0", 0)])

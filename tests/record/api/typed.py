@@ -1,4 +1,4 @@
-"""What a type checker makes of decorated functions: checked by test_decorator.py, never run."""
+"""What a type checker makes of decorated functions: checked by `make lint`, never run."""
 
 from collections.abc import Iterator
 from typing import assert_type
