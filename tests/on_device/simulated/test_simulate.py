@@ -481,8 +481,9 @@ def train(width, note="x"):
     import torch
     weights = torch.empty(width, 1 << 20, dtype=torch.uint8, device="cuda")
     print("width", width, torch.cuda.get_device_name(0))
-    if width > 2000:
-        raise RuntimeError("on purpose")
+
+def fail(width):
+    raise RuntimeError("on purpose")
 
 if __name__ == "__main__":
     found = cuptimem.simulate(train, 300, device="l4", memory="1GiB", context="100MiB")
@@ -490,7 +491,7 @@ if __name__ == "__main__":
     print(found.verdict, found.devices[0].used.low >> 20, found.contributors[0].frame.line, found.output.strip())
     found = cuptimem.simulate(lambda: train(1500), memory="1GiB", context=100 << 20, retry=False)
     print(found.verdict, found.fits, len(found.report.ooms))
-    found = cuptimem.simulate(train, 3000)
+    found = cuptimem.simulate(fail, 3000)
     print(found.verdict, found.reason)
     for wrong in (dict(device="h1000"), dict(memory="lots"), dict(output=__file__)):
         try:
@@ -518,7 +519,7 @@ def test_a_function_through_the_api(sim_python, tmp_path):
     assert done.stdout.splitlines() == [
         "fits 400 6 width 300 NVIDIA L4",
         "does not fit False 1",
-        "script failed RuntimeError: on purpose at program.py:9",
+        "script failed RuntimeError: on purpose at program.py:10",
         "Error no device 'h1000' to simulate; did you m",
         "ValueError a size is written like 24GiB or 512MiB, ",
         f"Error {tmp_path}/program.py exists"[:46],
