@@ -1,5 +1,6 @@
 """Hand-made traces with known answers: the heap's blocks and its peak, and what was alive before."""
 
+import pytest
 from craft import CUDA, SEEDED, STEP, Trace
 from hand_made import Analyze, only_device, shares, step_rows
 
@@ -121,70 +122,42 @@ def test_a_seed_is_alive_from_the_start(analyze: Analyze) -> None:
     assert report["lost"]["seeds_skipped"] == 3 and report["lost"]["unknown_frees"] == 0
 
 
-def test_a_seed_that_was_freed_before_the_walk_reached_it(analyze: Analyze) -> None:
+# Of blocks 5 and 6 by number what happens before the walk ends; bytes at the start, the peak and the end; replaced.
+SEEDS: dict[str, tuple[list[tuple[int, str, int]], tuple[int, int, int], int]] = {
+    "freed before the walk reached it": ([(5, "free", 0), (6, "alloc", 100), (5, "seed", 500)], (500, 500, 100), 0),
+    "its address was allocated first": (
+        [(5, "alloc", 500), (5, "seed", 500), (6, "alloc", 60), (6, "free", 0), (6, "seed", 60)],
+        (0, 560, 500),
+        0,
+    ),
+    "freed and allocated again": ([(5, "free", 0), (5, "alloc", 20), (5, "seed", 500)], (500, 500, 20), 0),
+    "found twice": ([(5, "seed", 500), (5, "seed", 500)], (500, 500, 500), 0),
+    "found twice after its allocation": (
+        [(5, "alloc", 500), (5, "free", 0), (5, "seed", 500), (5, "seed", 500)],
+        (0, 500, 0),
+        0,
+    ),
+    "its free was not seen": ([(5, "seed", 500), (5, "alloc", 20), (6, "seed", 1)], (501, 501, 21), 1),
+}
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_what_a_walk_finds_while_the_program_goes_on(analyze: Analyze, name: str) -> None:
+    events, figures, replaced = SEEDS[name]
     t = Trace()
-    t.free(0x5000)
-    t.alloc(0x6000, 100, t.line(1))
-    t.add(SEED, 0x5000, 500)
+    for block, what, size in events:
+        if what == "alloc":
+            t.alloc(block << 12, size, t.line(1))
+        elif what == "free":
+            t.free(block << 12)
+        else:
+            t.add(SEED, block << 12, size)
     t.mark(SEEDED)
     report = analyze(t)
     device = only_device(report)
-    assert (device["start"], device["peak"], device["end"]) == (500, 500, 100)
-    assert report["lost"]["unknown_frees"] == 0
-
-
-def test_a_seed_whose_address_was_allocated_first_is_none(analyze: Analyze) -> None:
-    t = Trace()
-    t.alloc(0x5000, 500, t.line(1))
-    t.add(SEED, 0x5000, 500)
-    t.alloc(0x6000, 60, t.line(1))
-    t.free(0x6000)
-    t.add(SEED, 0x6000, 60)
-    t.mark(SEEDED)
-    device = only_device(analyze(t))
-    assert (device["start"], device["peak"], device["end"]) == (0, 560, 500)
-    assert all(row[4] != "before start" for row in device["contributors"])
-
-
-def test_a_seed_freed_and_allocated_again(analyze: Analyze) -> None:
-    t = Trace()
-    t.free(0x5000)
-    t.alloc(0x5000, 20, t.line(1))
-    t.add(SEED, 0x5000, 500)
-    t.mark(SEEDED)
-    device = only_device(analyze(t))
-    assert (device["start"], device["peak"], device["end"]) == (500, 500, 20)
-
-
-def test_a_seed_found_twice_counts_once(analyze: Analyze) -> None:
-    t = Trace()
-    t.add(SEED, 0x5000, 500)
-    t.add(SEED, 0x5000, 500)
-    t.mark(SEEDED)
-    assert only_device(analyze(t))["end"] == 500
-
-
-def test_a_seed_found_twice_after_its_allocation_is_none(analyze: Analyze) -> None:
-    t = Trace()
-    t.alloc(0x5000, 500, t.line(1))
-    t.free(0x5000)
-    t.add(SEED, 0x5000, 500)
-    t.add(SEED, 0x5000, 500)
-    t.mark(SEEDED)
-    device = only_device(analyze(t))
-    assert (device["start"], device["end"]) == (0, 0)
-
-
-def test_a_seed_whose_free_was_not_seen_is_replaced(analyze: Analyze) -> None:
-    t = Trace()
-    t.add(SEED, 0x5000, 500)
-    t.alloc(0x5000, 20, t.line(1))
-    t.add(SEED, 0x6000, 1)
-    t.mark(SEEDED)
-    report = analyze(t)
-    device = only_device(report)
-    assert (device["start"], device["peak"], device["end"]) == (501, 501, 21)
-    assert report["lost"]["replaced"] == 1
+    assert (device["start"], device["peak"], device["end"]) == figures
+    assert (report["lost"]["unknown_frees"], report["lost"]["replaced"]) == (0, replaced)
+    assert any(row[4] == "before start" for row in device["contributors"]) == (figures[0] > 0)
 
 
 def test_what_a_later_walk_finds_is_no_allocation_of_the_step(analyze: Analyze) -> None:
