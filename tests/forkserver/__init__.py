@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 # The first optimizer of a program imports this, which takes a second. Where it is imported already, a recording has
 # more objects to walk, which takes a quarter of that: for programs that make one.
 OPTIMIZERS = ("torch._dynamo",)
-# What a report is read into and shown by: a sixth of a program that prints one goes into importing these. They have
+# What a report is read into and shown by: a fifth of a program that prints one goes into importing these. They have
 # data and words alone; what records is imported where a program would.
 REPORTS = ("cuptimem.report.load", "cuptimem.output.text")
 # What a Python, the loader or PyTorch may look at before the program begins.
