@@ -1,7 +1,9 @@
-"""python -m evidence.advice.ask FOLDER [NAME ...] [--try]
+"""python -m evidence.advice.ask FOLDER [NAME ...] [--try | --read | --again]
 
 Records each unchanged program on the simulated device and asks cuptimem what to change: FOLDER/NAME.json. This process
-reads no truth: no NAME.json beside a program, no changed program.
+reads no truth: no NAME.json beside a program, no changed program. --try tries each change; --read runs the unchanged
+program of the tries alone, for what reads its blocks; --again predicts once more from the recordings that an earlier
+call left in FOLDER.
 """
 
 from __future__ import annotations
@@ -10,25 +12,18 @@ import argparse
 import json
 import subprocess
 import sys
-import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cuptimem.advice.catalogue import TECHNIQUES
 from evidence.advice import suite
 
 TIMEOUT = 900
-READ = frozenset(one.name for one in TECHNIQUES if one.reads)  # which are foretold of readers where these are known
 
 
 def cuptimem(arguments: list[str | Path], folder: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [suite.PYTHON, "-m", "cuptimem", *arguments]
     return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=TIMEOUT)
-
-
-def answer(arguments: list[str | Path], folder: Path, variables: dict[str, str]) -> dict[str, Any]:
-    """The JSON of a verb, or {"error": ...}."""
-    return _json(cuptimem(arguments, folder, variables))
 
 
 def _json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -60,33 +55,36 @@ def what_if(change: suite.Change) -> str:
     return change.technique if change.value is None else f"{change.technique}={change.value}"
 
 
-WHAT_IF = """\
-import json, sys
-from cuptimem import advice
-from cuptimem.errors import Error
-from cuptimem.report import load
-from cuptimem.simulation import changes
-
-trace, wanted = json.load(sys.stdin)
-report, answers = load.analyze(trace, with_lives=True), {}
-for key, text in wanted.items():
-    name, _, value = text.partition("=")
-    try:
-        answers[key] = {"bytes": advice.estimate(report, **{name: value or True}).bytes}
-    except Error as error:
-        answers[key] = {"error": str(error)}
-json.dump(answers, sys.stdout)
-"""
-TRY = """\
-import contextlib, dataclasses, json, os, sys, tempfile
+PREDICT = """\
+import contextlib, json, sys
 from cuptimem import advice
 from cuptimem.cli import advice_try
 from cuptimem.errors import Error
 from cuptimem.output import json as output
 from cuptimem.report import load
+from cuptimem.simulation import changes
+
+trace, readers, wanted = json.load(sys.stdin)
+report, lives, what_if = load.analyze(trace, with_lives=True), advice_try.read(readers), {}
+for key, text in wanted.items():
+    name, _, value = text.partition("=")
+    try:
+        what_if[key] = {"bytes": advice.estimate(report, None, lives, **{name: value or True}).bytes}
+    except Error as error:
+        what_if[key] = {"error": str(error)}
+found = {"advice": output.advice(load.analyze(trace), advice_try.predict(trace, readers, [])[0]), "what_if": what_if}
+if lives is not None:
+    found |= {"released": json.loads(advice_try.released(readers))}
+    found |= {"in_place": advice_try.operators_in_place(trace, readers)}
+json.dump(found, sys.stdout)
+"""
+TRY = """\
+import dataclasses, json, sys
+from cuptimem.cli import advice_try
+from cuptimem.errors import Error
 from cuptimem.simulation import api, changes, tries
 
-path, arguments, wanted, foretold = json.load(sys.stdin)
+path, arguments, wanted, trace, readers = json.load(sys.stdin)
 answers = {}
 for key, text in wanted.items():
     try:
@@ -96,77 +94,103 @@ for key, text in wanted.items():
 able = {key: text for key, text in wanted.items() if key not in answers}
 # Workspaces of convolutions as the truth has them.
 device = dataclasses.replace(api.make_setup("h100", tries.NO_LIMIT, 1, None, None, None), high_end=True)
-made = tempfile.TemporaryDirectory()
-folder = made.name
-trace, readers = os.path.join(folder, "run.cmem"), os.path.join(folder, "readers.json")
-asked = list(dict.fromkeys(able.values()))
-options = {"steps": None, "device": device, "trace": trace, "readers": readers}
 several = tries.run(
     path,
     arguments,
-    asked,
+    list(dict.fromkeys(able.values())),
+    steps=None,
+    device=device,
+    trace=trace,
+    readers=readers,
     operators=lambda: advice_try.operators_in_place(trace, readers),
     released=lambda: advice_try.released(readers),
-    **options,
 )
-released = json.loads(advice_try.released(readers)) if not several[0].unread else {}
 found = {tried.change: tried for tried in several}
 answers |= {key: dataclasses.asdict(found.get(text, found[""])) for key, text in able.items()}
-read = "" if several[0].unread else readers
-advised, _ = advice_try.predict(trace, read, [])
-report, lives, what_if = load.analyze(trace, with_lives=True), advice_try.read(read), {}
-for key, text in foretold.items():
-    name, _, value = text.partition("=")
-    with contextlib.suppress(Error):
-        what_if[key] = {"bytes": advice.estimate(report, None, lives, **{name: value or True}).bytes}
-said = output.advice(load.analyze(trace), advised)
-found = {"tried": answers, "advice": said, "what_if": what_if, "unread": several[0].unread}
-json.dump({**found, "unchanged": several[0].peak_bytes, "released": released.get(path, [])}, sys.stdout)
+json.dump({"tried": answers, "unread": several[0].unread, "unchanged": several[0].peak_bytes}, sys.stdout)
 """
 
 
-def tried(program: suite.Program, folder: Path, variables: dict[str, str]) -> dict[str, Any]:
-    """What each change put into the unchanged program answers, by key, and what a run with readers foretells."""
-    foretold = {change.key: what_if(change) for change in program.changes} | {"release": "release"}
-    asked = {key: text.partition(":")[0] for key, text in foretold.items()}
-    found = script(TRY, [str(program.path), program.arguments, asked, foretold], folder, variables)
+@dataclass(frozen=True)
+class Recordings:
+    """Of one program, kept beside its answer."""
+
+    run: Path  # of `cuptimem run`
+    unchanged: Path  # of the tries' unchanged run
+    readers: Path
+
+    @classmethod
+    def of(cls, program: suite.Program, folder: Path) -> Recordings:
+        return cls(*(folder / f"{program.name}.{end}" for end in ("cmem", "unchanged.cmem", "readers.json")))
+
+    def remove(self) -> None:
+        for path in (self.run, self.unchanged, self.readers, Path(f"{self.readers}.cmem")):
+            path.unlink(missing_ok=True)
+
+
+def foretold(program: suite.Program) -> dict[str, str]:
+    return {change.key: what_if(change) for change in program.changes} | {"release": "release"}
+
+
+def tried(program: suite.Program, kept: Recordings, every: bool, variables: dict[str, str]) -> dict[str, Any]:
+    """What each change put into the unchanged program answers, by key, or its unchanged run alone."""
+    asked = {key: text.partition(":")[0] for key, text in foretold(program).items()} if every else {}
+    given = [str(program.path), program.arguments, asked, str(kept.unchanged), str(kept.readers)]
+    found = script(TRY, given, kept.run.parent, variables)
     return found if "error" not in found else {"tried": {key: {"error": found["error"]} for key in asked}}
 
 
-def ask(program: suite.Program, folder: Path, tries: bool) -> dict[str, Any]:
+def predicted(program: suite.Program, kept: Recordings, read: bool, variables: dict[str, str]) -> dict[str, Any]:
+    """What the kept recordings foretell. read: whether readers are known."""
+    recordings = [str(kept.unchanged), str(kept.readers)] if read else [str(kept.run), ""]
+    found = script(PREDICT, [*recordings, foretold(program)], kept.run.parent, variables)
+    if "error" in found:
+        return {"advice": found}
+    for path, places in found.pop("released", {}).items():
+        if Path(path).name == program.path.name:
+            found["released"] = places
+    return found
+
+
+def ask(program: suite.Program, folder: Path, tries: bool, read: bool) -> dict[str, Any]:
     variables = suite.environment() | {"PYTHONPATH": str(suite.ROOT)}
     simulated = {**variables, "PYTHONPATH": str(suite.STAND_INS)}
-    trace = folder / f"{program.name}.cmem"
-    trace.unlink(missing_ok=True)
-    recorded = cuptimem(["run", "-o", trace, program.path, *program.arguments], folder, simulated)
-    if recorded.returncode or not trace.exists():
-        return {"error": recorded.stderr.strip()[-500:]}
     plain = {name: value for name, value in variables.items() if name != "LD_PRELOAD"}
-    begin = time.monotonic()
-    said = {"advice": answer(["advice", "--json", trace], folder, plain), "seconds": time.monotonic() - begin}
-    wanted = {change.key: what_if(change) for change in program.changes}
-    said["what_if"] = script(WHAT_IF, [str(trace), wanted], folder, plain)
-    if tries:
-        again = tried(program, folder, plain)
-        said["tried"], said["unchanged"] = again["tried"], again.get("unchanged")
-        if again.get("unread") == "":
-            said["advice"] = again["advice"]
-            said["released"] = again["released"]
-            read = [change.key for change in program.changes if change.technique in READ]
-            said["what_if"] |= {key: again["what_if"].get(key, {}) for key in ("release", *read)}
-    trace.unlink()
-    return said
+    kept = Recordings.of(program, folder)
+    kept.remove()
+    recorded = cuptimem(["run", "-o", kept.run, program.path, *program.arguments], folder, simulated)
+    if recorded.returncode or not kept.run.exists():
+        return {"error": recorded.stderr.strip()[-500:]}
+    found = tried(program, kept, tries, plain) if tries or read else {}
+    return found | predicted(program, kept, found.get("unread") == "", plain)
+
+
+def ask_again(program: suite.Program, folder: Path) -> dict[str, Any]:
+    """The earlier answer with what the rules of today say of its recordings. Tries are as they were: raises ValueError
+    where a row names other variables or operators than were tried."""
+    said: dict[str, Any] = json.loads((folder / f"{program.name}.json").read_text())
+    plain = {name: value for name, value in suite.environment().items() if name != "LD_PRELOAD"}
+    plain["PYTHONPATH"] = str(suite.ROOT)
+    found = predicted(program, Recordings.of(program, folder), said.get("unread") == "", plain)
+    for name in ("released", "in_place"):
+        if found.get(name) != said.get(name):
+            raise ValueError(f"{program.name}: {name} is {found.get(name)} now: to be tried again")
+    return said | found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m evidence.advice.ask")
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--try", action="store_true", dest="tries")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--try", action="store_true", dest="tries")
+    how.add_argument("--read", action="store_true")
+    how.add_argument("--again", action="store_true")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     for program in suite.programs(options.names, counted=False):
-        said = ask(program, options.folder.resolve(), options.tries)
+        folder = options.folder.resolve()
+        said = ask_again(program, folder) if options.again else ask(program, folder, options.tries, options.read)
         (options.folder / f"{program.name}.json").write_text(json.dumps(said, indent=1) + "\n")
         print(f"{program.name}: {said.get('error') or len(said['advice'].get('proposals', ()))}", flush=True)
     return 0
