@@ -12,6 +12,13 @@ from cuptimem.simulation.places import tree
 
 _DROPS = frozenset({"detach", "item", "tolist", "argmax", "data", "shape", "size", "dim", "numel", "dtype", "device"})
 _PLAIN = frozenset({"float", "int", "bool", "len", "print", "str"})
+# Of a tensor, or of a module of torch: methods and functions that compute another tensor, and keep neither.
+_COMPUTE = frozenset(
+    "abs add argsort chunk clamp cos cosine_similarity cross_entropy div exp expand flatten float gather l1_loss log"
+    " log_softmax logsumexp lerp matmul max maximum mean min minimum mse_loss mul neg norm normalize permute pow relu"
+    " repeat reshape rsqrt sigmoid sin softmax sort sqrt square squeeze stack std sub sum tanh topk transpose unsqueeze"
+    " var view where".split()
+)
 _Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -40,14 +47,20 @@ def _of_line(file: str, line: int) -> str | None:
         return "" if all(_is_plain(one) for one in used) else None
     if isinstance(statement, ast.AugAssign):
         return "" if _is_plain(statement.value) else None
-    if not isinstance(statement, ast.Assign) or scope is None:
+    if module is None or scope is None or not isinstance(statement, ast.Assign):
         return None
     if _is_plain(statement.value):
         return ""
+    name = _name(statement)
+    return name if name and not _is_read(module, scope, statement, set()) else None
+
+
+def _name(statement: ast.stmt | None) -> str:
+    """The one variable that it binds; "": it is no such statement."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
+        return ""
     target = statement.targets[0]
-    if len(statement.targets) > 1 or not isinstance(target, ast.Name) or _is_read(scope, target.id):
-        return None
-    return target.id
+    return target.id if isinstance(target, ast.Name) else ""
 
 
 def _statement(module: ast.Module, line: int) -> tuple[ast.stmt | None, _Scope]:
@@ -76,19 +89,101 @@ def _is_plain(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and _is_plain(node.left) and _is_plain(node.right)
 
 
-def _is_read(scope: _Scope, name: str) -> bool:
-    """Whether a use of the name may have a gradient."""
+def _is_read(module: ast.Module, scope: _Scope, bound: ast.stmt, known: set[int]) -> bool:
+    """Whether a use of what this binds may have a gradient. known: bindings that are being looked at: what flows in a
+    circle of these is used nowhere else."""
+    known.add(id(bound))
+    name = _name(bound)
+    if any(isinstance(one, ast.Global | ast.Nonlocal) and name in one.names for one in ast.walk(scope)):
+        return True
     uses = {id(one.value) for one in ast.walk(scope) if isinstance(one, ast.Attribute) and one.attr in _DROPS}
     uses |= {id(one) for call in _plain_calls(scope) for one in call.args}
-    changed = {id(one.target) for one in ast.walk(scope) if isinstance(one, ast.AugAssign)}
-    for one in ast.walk(scope):
-        if isinstance(one, ast.Global | ast.Nonlocal) and name in one.names:
-            return True
-        if not isinstance(one, ast.Name) or one.id != name:
-            continue
-        if id(one) in changed or (isinstance(one.ctx, ast.Load) and id(one) not in uses):
-            return True
+    for node in _reached(scope, bound):
+        changed = {id(one.target) for one in ast.walk(node) if isinstance(one, ast.AugAssign)}
+        for one in ast.walk(node):
+            if not isinstance(one, ast.Name) or one.id != name or id(one) in uses:
+                continue
+            if id(one) in changed or (isinstance(one.ctx, ast.Load) and not _goes_on(module, scope, one, known)):
+                return True
     return False
+
+
+def _goes_on(module: ast.Module, scope: _Scope, use: ast.Name, known: set[int]) -> bool:
+    """Whether the use but computes the value of another variable, of which no use may have a gradient either."""
+    around = [one for one in ast.walk(scope) if isinstance(one, ast.stmt) and _has(one, use)]
+    statement = around[-1]  # outer ones come first
+    if any(isinstance(one, _FUNCTIONS) and one is not scope and _has(one, use) for one in ast.walk(scope)):
+        return False
+    if not isinstance(statement, ast.Assign) or not _name(statement) or not _computes(module, statement.value, use):
+        return False
+    return id(statement) in known or not _is_read(module, scope, statement, known)
+
+
+def _has(outer: ast.AST, inner: ast.AST) -> bool:
+    return any(one is inner for one in ast.walk(outer))
+
+
+def _computes(module: ast.Module, value: ast.AST, use: ast.Name) -> bool:
+    """Whether nothing on the way from the use to the value can keep it, or run its graph."""
+    if value is use:
+        return True
+    way = next(one for one in ast.iter_child_nodes(value) if _has(one, use))
+    if isinstance(value, ast.BinOp | ast.UnaryOp):
+        return _computes(module, way, use)
+    if isinstance(value, ast.Subscript):
+        return way is value.value and _computes(module, way, use)
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.func.attr not in _COMPUTE:
+        return False
+    if way is value.func:
+        return _computes(module, value.func.value, use)
+    return isinstance(way, ast.expr) and _is_torch(module, value.func.value) and _computes(module, way, use)
+
+
+def _is_torch(module: ast.Module, called: ast.expr) -> bool:
+    """Whether a name with its attributes is a module of torch's, as the file imports it."""
+    while isinstance(called, ast.Attribute):
+        called = called.value
+    aliases: set[str] = set()
+    for one in ast.walk(module):
+        if isinstance(one, ast.Import):
+            names = (other for other in one.names if other.name.split(".")[0] == "torch")
+            aliases |= {other.asname or "torch" for other in names}
+        elif isinstance(one, ast.ImportFrom) and (one.module or "").split(".")[0] == "torch":
+            aliases |= {other.asname or other.name for other in one.names}
+    return isinstance(called, ast.Name) and called.id in aliases
+
+
+def _reached(scope: _Scope, bound: ast.stmt) -> list[ast.AST]:
+    """Where the value of a binding may be read: up to the next one of its name in the same suite, and in functions;
+    anywhere, if the program may come to other places with it."""
+    name = _name(bound)
+    around = [one for one in ast.walk(scope) if _has(one, bound)]
+    if any(isinstance(one, ast.Try | ast.TryStar) or (isinstance(one, ast.With) and _ends(one)) for one in around):
+        return [scope]
+    suites = (suite for one in around for _, suite in ast.iter_fields(one) if isinstance(suite, list))
+    suite = next(suite for suite in suites if any(one is bound for one in suite))
+    rest = suite[next(i for i, one in enumerate(suite) if one is bound) + 1 :]
+    end = next((i for i, one in enumerate(rest) if _binds(one, name)), None)
+    if end is None or any(isinstance(one, ast.Break | ast.Continue) for some in rest[:end] for one in ast.walk(some)):
+        return [scope]
+    return [*rest[: end + 1], *(one for one in ast.walk(scope) if isinstance(one, _FUNCTIONS) and one is not scope)]
+
+
+def _binds(statement: ast.stmt, name: str) -> bool:
+    """Whether the name has another value behind it for certain."""
+    if isinstance(statement, ast.With):
+        return not _ends(statement) and any(_binds(one, name) for one in statement.body)
+    return _name(statement) == name
+
+
+def _ends(statement: ast.With) -> bool:
+    """Whether it may end an exception: those of torch do not."""
+    calls = (one.context_expr for one in statement.items)
+    names = (ast.unparse(one.func) for one in calls if isinstance(one, ast.Call))
+    return sum(name.startswith("torch.") for name in names) < len(statement.items)
+
+
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 
 
 def _plain_calls(scope: _Scope) -> Iterator[ast.Call]:

@@ -52,7 +52,7 @@ def program(tmp_path: Path, *given: dict[str, Any]) -> Program:
         )
     path = tmp_path / "readers.json"
     places = [{"lines": [TRAINS], "drops": None}, {"lines": [METRIC], "drops": "x"}, {"lines": [METRIC], "drops": None}]
-    path.write_text(json.dumps({"begins": list(range(0, 90, 2)), "blocks": log, "places": places}))
+    path.write_text(json.dumps({"begins": list(range(0, 90, 2)), "blocks": log, "places": places, "optimizers": []}))
     spans = [
         (block["begin"], block["last"], block.get("bytes", 100), 0, row)
         for block, row in zip(blocks, rows, strict=True)
@@ -431,7 +431,7 @@ def test_what_only_variables_hold_that_are_not_read_again(tmp_path: Path, lines:
     ("lines", "found"),
     [
         ("goal = net(x)\nF.mse_loss(out, goal.detach())", "goal"),
-        ("goal = net(x)\nif step >= 100: loss = loss + 0.1 * goal\nprint(goal.item())", None),
+        ("goal = net(x)\nif step >= 100: loss = loss + 0.1 * goal\nprint(goal.item())\nloss.backward()", None),
         ("goal = net(x)\nif step % 2 == 0: print(float(goal), goal.shape)", "goal"),
         ("goal = net(x)\nsums.append(goal)", None),
         ("goal = net(x)\ndef later(): return goal", None),
@@ -442,13 +442,28 @@ def test_what_only_variables_hold_that_are_not_read_again(tmp_path: Path, lines:
         ("self.goal = net(x)", None),
         ("goal, other = net(x)", None),
         ("correct = net(x).argmax(1) == y", ""),
+        # Through other variables: while nothing on the way can keep the value, or run its graph.
+        ("goal = net(x)\ny = 1 + goal.sum(dim=1)\ny = y.detach()\nF.mse_loss(out, y)", "goal"),
+        ("goal = net(x)\ny = 1 + goal.sum(dim=1)\nF.mse_loss(out, y)", None),
+        ("goal = net(x)\ny = goal.sum()\nif step: y.backward()\ny = y.detach()", None),
+        ("goal = net(x)\ny = keep(goal)\ny = y.detach()", None),
+        ("goal = net(x)\ny = model.norm(goal)\ny = y.detach()", None),
+        ("import torch\ngoal = net(x)\ny = torch.minimum(goal, z)\ny = y.detach()\ny.mean()", "goal"),
+        ("import torch\ngoal = net(x)\ny = torch.save(goal, f)\ny = y.detach()", None),
+        ("goal = net(x)\nprint(goal.item())\nwith torch.no_grad():\n  goal = net(z)\nkeep(goal)", "goal"),
+        ("goal = net(x)\nprint(goal.item())\ngoal = net(z)\ngoal.backward()", "goal"),
+        ("goal = net(x)\nif bad: goal = net(z)\ngoal.backward()", None),
+        ("for x in data:\n  goal = net(x)\n  if last: break\n  goal = goal.detach()\ngoal.backward()", None),
+        ("for x in data:\n  goal = net(x)\n  goal = goal.detach()\ngoal.sum()", "goal"),
+        ("goal = net(x)\ndef later(): return goal\ngoal = goal.detach()", None),
     ],
 )
 def test_gradients_that_no_code_asks_for(tmp_path: Path, lines: str, found: str | None) -> None:
     """On no branch, taken or not."""
     script = tmp_path / "train.py"
     script.write_text(lines)
-    assert dropped.drops(((str(script), "<module>", 1),)) == found
+    line = next(i for i, one in enumerate(lines.splitlines(), 1) if "net(x)" in one)
+    assert dropped.drops(((str(script), "<module>", line),)) == found
 
 
 def test_gradients_of_what_is_returned(tmp_path: Path) -> None:
