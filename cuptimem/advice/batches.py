@@ -14,15 +14,19 @@ _FIXED = (
 )  # fmt: skip
 _SMALL = 512
 _SHARE = 4
+_LEAST = 0.02  # of the peak: less is no difference
 _HALF = 0.5  # what is proposed where no batch is given
 _WEIGHTS = re.compile(r"^(?:Addmm|Mm|Convolution|Cudnn\w*|Embedding|Linear)Backward")
 
 MOST = 1_000_000  # times as large, or parts
 
 
-def scaled(program: Program, blocks: list[Block], factor: float) -> list[Block]:
+def scaled(program: Program, blocks: list[Block], factor: float, samples: bool = False) -> list[Block]:
     """What training makes for the batch grows with it; a node's temporary of exactly a parameter's size does not, nor a
-    parameter's copy in 16 bits. Autocast makes copies of activations, too."""
+    parameter's copy in 16 bits. Autocast makes copies of activations, too.
+
+    Outputs in a list are of as many samples as before. samples: the graphs that these hold, too.
+    """
     parameters = {block.bytes for block in of_category(blocks, "parameter", "gradient")}
     halves = {block.requested // 2 for block in of_category(blocks, "parameter", "gradient")}
 
@@ -38,7 +42,8 @@ def scaled(program: Program, blocks: list[Block], factor: float) -> list[Block]:
             or block.phase == "optimizer"
             or block.requested <= _SMALL
             or is_cached(program, block)
-            or (block.category == "kept" and id(block.of) in program.collected)
+            or (id(block.of) in program.collected and (samples or id(block.of) not in program.graphs))
+            or (samples and id(block.of) in program.graphs)
             or block.birth in program.joined
         ):
             return True
@@ -75,11 +80,15 @@ def batch(program: Program, blocks: list[Block], value: str) -> Change | str:
         return "nothing was recorded in steps"
     if not value and _is_single(program):
         return "the batch is a single sample"
+    edited = scaled(program, blocks, factor)
+    peaks = [program.replay(one)[0] for one in (edited, scaled(program, blocks, factor, samples=True))]
+    if max(peaks) - min(peaks) >= _LEAST * program.peak:
+        return "the program keeps the graph of each iteration: whether other batches are more or fewer is not recorded"
     kept = "parameters, gradients, states, what cuBLAS keeps, what was made outside of steps"
     note = f"what does not follow the batch: {kept}"
     write = "another batch size" if value else "half the batch"
     cost = "it learns differently" if program.trained else "twice the steps"
-    return Change(scaled(program, blocks, factor), _input_line(program, blocks), write, cost, note)
+    return Change(edited, _input_line(program, blocks), write, cost, note)
 
 
 def _input_line(program: Program, blocks: list[Block]) -> Frame | None:

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from cuptimem.advice.no_grad import unrun
 from cuptimem.advice.program import Block, Program, call_line, total
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import user_frame
@@ -65,7 +64,7 @@ def keep_evaluation(program: Program, blocks: list[Block], value: str) -> Change
     """What waits is copied to the host as soon as it is there; so is what joins it at the end made there."""
     if program.device == "cpu":
         return "it lies in host memory already"
-    if any(one.step in unrun(program) and one.begin <= program.at <= one.end for one in program.steps):
+    if any(one.step in program.unrun and one.begin <= program.at <= one.end for one in program.steps):
         return "the graph of the evaluation holds its values: no_grad comes first"
     gone: dict[int, Block] = {}
     moved: list[Block] = []

@@ -44,11 +44,11 @@ def zero_grad_late(program: Program, blocks: list[Block], value: str) -> Change 
     if why := _why_not(program, blocks):
         return why
     gradients = [block for block in of_category(blocks, "gradient") if block.step >= 0]
-    freed = {(block.of.stack, block.of.operator, block.bytes) for block in gradients if _waits(program, block)}
+    freed = {(block.of.stack, block.of.operator, block.requested) for block in gradients if _waits(program, block)}
     late = {
         id(block): _after(program, block)
         for block in gradients
-        if (block.of.stack, block.of.operator, block.bytes) in freed
+        if (block.of.stack, block.of.operator, block.requested) in freed
         and not program.backward_between(_after(program, block), block.end)
     }
     if not late:
@@ -90,10 +90,10 @@ def set_to_none(program: Program, blocks: list[Block], value: str) -> Change | s
         values = defaultdict(list)
         for block in blocks:
             if block.step == one.step and block.phase == "backward" and block.category == "temporary":
-                values[block.of.stack, block.of.operator, block.bytes].append(block)
+                values[block.of.stack, block.of.operator, block.requested].append(block)
         found = 0
         for gradient in earlier:
-            same = values.get((gradient.of.stack, gradient.of.operator, gradient.bytes))
+            same = values.get((gradient.of.stack, gradient.of.operator, gradient.requested))
             if same:
                 block = same.pop(0)
                 made[id(block)] = replace(block, end=max(block.end, one.end))

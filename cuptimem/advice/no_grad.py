@@ -11,11 +11,6 @@ _FORWARD_LIFE = 3  # births: how long a block is read in forward
 _HELD = ("activation", "kept", "temporary")
 
 
-def unrun(program: Program) -> frozenset[int]:
-    """Steps whose nodes no backward pass ran."""
-    return frozenset(one.step for one in program.steps if one.nodes_made and not one.nodes_run)
-
-
 def _carried(blocks: list[Block]) -> dict[int, int]:
     """Where what a line makes grows with each step, the program carries it on itself (a cache of keys): a block is
     needed until the line makes the next."""
@@ -67,7 +62,7 @@ def _read(program: Program, blocks: list[Block]) -> Change | str:
 
 def _by_steps(program: Program, blocks: list[Block]) -> Change | str:
     """Without readers: of the steps of which no backward pass ran a node."""
-    steps = unrun(program)
+    steps = program.unrun
     if not steps:
         return "no step builds a graph that no backward pass runs"
     held = [

@@ -1,17 +1,24 @@
 """What an optimizer keeps, and what its step needs for a moment."""
 
 import re
+from bisect import bisect_right
+from collections import defaultdict
 from dataclasses import replace
 from math import isqrt
 
 from cuptimem.advice.program import GAP, Block, Program, of_category, total
 from cuptimem.advice.technique import Change, Technique
+from cuptimem.report.stacks import Stack
 
 _ADAM = 1.5  # times the parameters' bytes: two values of each
 _EIGHT_BIT_BLOCK = 256  # values that share a scale
 _SMALL = 4096  # values: smaller states stay as they are in 8-bit optimizers
 _NUMBER = 4  # bytes
-_COPIES = 2  # of the largest parameter, in a loop over them
+# What a loop over the parameters makes of each: copies at once, and whether one stays until the next has all of its own.
+_ADAM_LOOP = 2, True
+_ADAFACTOR_LOOP = 1, True
+_LOOP = 2, False  # of others at most
+_IS_ADAM = re.compile(r"[/\\]torch[/\\]optim[/\\]adamw?\.py$")
 
 _HAVE_FUSED = re.compile(r"[/\\]torch[/\\]optim[/\\](?:adam|adamw|sgd|adagrad)\.py$")
 _IN_TORCH = re.compile(r"[/\\]torch[/\\]optim[/\\]")
@@ -76,19 +83,30 @@ def factored(program: Program, blocks: list[Block], value: str) -> Change | str:
         program.with_bytes(block, _NUMBER * 2 * isqrt(block.requested // _NUMBER)) if id(block) in ids else block
         for block in _without(blocks, _temporaries(program, blocks))
     ]
-    edited += _loops(program, blocks)
+    edited += _loops(program, blocks, _ADAFACTOR_LOOP)
     frame = program.optimizer_frames[0] if program.optimizer_frames else None
     return Change(edited, frame, "torch.optim.Adafactor", "another optimizer: it learns differently")
 
 
-def _loops(program: Program, blocks: list[Block]) -> list[Block]:
+def _sizes(blocks: list[Block]) -> list[int]:
+    """Of what the optimizer trains, in its order: as its states are. A parameter may lie in a buffer with others."""
+    lines: dict[Stack, list[Block]] = defaultdict(list)
+    for block in of_category(blocks, "optimizer state"):
+        lines[block.of.stack].append(block)
+    of_one_line = max(lines.values(), key=total, default=list(of_category(blocks, "parameter")))
+    return [block.requested for block in sorted(of_one_line, key=lambda one: one.birth)]
+
+
+def _loops(program: Program, blocks: list[Block], loop: tuple[int, bool]) -> list[Block]:
     """What a loop over the parameters has for a moment, in the place of each step's temporaries."""
-    temporaries = _temporaries(program, blocks)
-    largest = max((block.bytes for block in of_category(blocks, "parameter")), default=0)
+    copies, stays = loop
+    temporaries, sizes = _temporaries(program, blocks), _sizes(blocks)
+    pairs = zip(sizes, [0, *sizes], strict=False)
+    most = max((copies * program.rounded(one) + stays * program.rounded(before) for one, before in pairs), default=0)
     made = []
     for step in {block.step for block in temporaries}:
         last = max((block for block in temporaries if block.step == step), key=lambda one: one.birth)
-        made.append(replace(last, end=last.birth + GAP // 2, bytes=_COPIES * largest))
+        made.append(replace(last, end=last.birth + GAP // 2, bytes=most))
     return made
 
 
@@ -110,7 +128,8 @@ def no_foreach(program: Program, blocks: list[Block], value: str) -> Change | st
         return _NO_TEMPORARY
     if not _all_in(temporaries, _IN_TORCH):
         return "the optimizer is none of PyTorch's"
-    edited = _without(blocks, temporaries) + _loops(program, blocks)
+    loop = _ADAM_LOOP if _all_in(temporaries, _IS_ADAM) else _LOOP
+    edited = _without(blocks, temporaries) + _loops(program, blocks, loop)
     frame = program.optimizer_frames[0] if program.optimizer_frames else None
     return Change(edited, frame, "foreach=False for the optimizer of this line", "a launch for each parameter")
 
@@ -125,8 +144,32 @@ def _for_one(program: Program, blocks: list[Block], gradients: list[Block]) -> f
     return most / max(total(block for block in gradients if block.step == step), most)
 
 
+def _used(program: Program, gradients: list[Block]) -> dict[int, int]:
+    """By identity of a gradient: the next birth behind its node, which may still need scratch memory, and behind what
+    the same node of a module that is called again adds to it."""
+    summands: dict[object, list[Block]] = defaultdict(list)
+    for block in program.blocks:
+        if block.phase == "backward" and block.module is not None:
+            summands[block.step, block.node, block.module, block.requested].append(block)
+    used = {}
+    for gradient in gradients:
+        later = bisect_right(program.births, gradient.birth)
+        while later < len(program.blocks) and _is_of_node(program.blocks[later], gradient):
+            later += 1
+        behind = program.births[later - 1]
+        added = summands[gradient.step, gradient.node, gradient.module, gradient.requested]
+        until = (one.end for one in added if gradient.birth < one.birth and one.end < gradient.end)
+        used[id(gradient)] = program.later_birth(max((behind, *until)), 1)
+    return used
+
+
+def _is_of_node(block: Block, gradient: Block) -> bool:
+    is_same = (block.phase, block.node, block.module) == ("backward", gradient.node, gradient.module)
+    return (is_same and block.module is not None) or block.category == "workspace"
+
+
 def step_in_backward(program: Program, blocks: list[Block], value: str) -> Change | str:
-    """A gradient ends at the next birth: the optimizer used it by then, with temporaries as large beside it."""
+    """The optimizer uses a gradient as soon as it is complete, with temporaries as large beside it."""
     if not program.optimizer_frames:
         return "no optimizer was seen"
     if len(program.optimizer_frames) > 1:
@@ -134,15 +177,12 @@ def step_in_backward(program: Program, blocks: list[Block], value: str) -> Chang
     gradients = [block for block in of_category(blocks, "gradient") if block.phase == "backward" and block.step >= 0]
     if not gradients:
         return "no gradient was made in a step"
-    ids = {id(block) for block in gradients}
-    edited = [
-        block.ending(program.later_birth(block.birth, 1)) if id(block) in ids else block
-        for block in _without(blocks, _temporaries(program, blocks))
-    ]
+    used = _used(program, gradients)
+    edited = [block.ending(used.get(id(block), block.end)) for block in _without(blocks, _temporaries(program, blocks))]
     needed = _for_one(program, blocks, gradients)
     for block in gradients if needed else ():
-        size = program.rounded(round(needed * block.bytes))
-        edited.append(replace(block, birth=block.birth + 1, end=block.birth + GAP // 2, bytes=size))
+        size, end = program.rounded(round(needed * block.bytes)), min(used[id(block)], block.end)
+        edited.append(replace(block, birth=end - GAP // 2, end=end, bytes=size))
     write = "step in Tensor.register_post_accumulate_grad_hook of each parameter"
     return Change(edited, program.optimizer_frames[0], write, "no gradient clipping, scaling or accumulation")
 

@@ -108,6 +108,7 @@ class Program:
         self._base = core().edit_base(rows.birth, rows.end, rows.bytes)
         self._index = {id(block): i for i, block in enumerate(self.blocks)}
         self.peak, self.at = self.replay(self.blocks)
+        self._stepped = readers.optimizers if readers is not None else ()
         self.beside: Program | None = None  # the same program as a run with readers has it
         self.read, self.scratch = readers.lives(self.blocks) if readers is not None else ({}, frozenset())  # by birth
 
@@ -162,9 +163,24 @@ class Program:
 
         A window of the last steps lets go of one step after the other; a list is cleared at once, or never.
         """
+        return self._kept("kept")
+
+    @cached_property
+    def unrun(self) -> frozenset[int]:
+        """Steps whose nodes no backward pass ran."""
+        return frozenset(one.step for one in self.steps if one.nodes_made and not one.nodes_run)
+
+    @cached_property
+    def graphs(self) -> frozenset[int]:
+        """Contributors, by identity, of which the program keeps the blocks of all steps, but not for themselves: what
+        it does keep of a step holds its graph."""
+        unrun = {id(block.of) for block in self.blocks if block.step in self.unrun}
+        return frozenset(self._kept("activation", "temporary", "input", "unknown")) | (unrun & self.collected.keys())
+
+    def _kept(self, *categories: str) -> dict[int, tuple[int, int]]:
         made: dict[int, list[Block]] = {}
-        for block in of_category(self.blocks, "kept"):
-            if block.step >= 0:
+        for block in of_category(self.blocks, *categories):
+            if block.step >= 0 and block.end_step != block.step:
                 made.setdefault(id(block.of), []).append(block)
         found: dict[int, tuple[int, int]] = {}
         for of, some in made.items():
@@ -246,9 +262,12 @@ class Program:
 
     @cached_property
     def optimizer_frames(self) -> list[Frame]:
-        """The user's lines in which an optimizer's step ran, the one with the most bytes first."""
+        """The user's lines in which an optimizer's step ran, the one with the most bytes first. A step that makes no
+        block (SGD without momentum) is known with readers alone: then one for each optimizer."""
         made = self.optimizer_blocks
-        return _lines((user_frame(block.of.origin or block.of.stack), block.bytes) for block in made)
+        lines = _lines((user_frame(block.of.origin or block.of.stack), block.bytes) for block in made)
+        of = self.beside or self
+        return lines or list(of._stepped)
 
     @cached_property
     def forward_frame(self) -> Frame | None:

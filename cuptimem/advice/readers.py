@@ -192,6 +192,7 @@ class Readers:
         with open(path, encoding="utf-8") as file:
             self._log = json.load(file)
         self._begins = [one * GAP for one in self._log["begins"]]
+        self.optimizers = tuple(Frame(*one) for one in self._log["optimizers"])  # where each stepped first
 
     def lives(self, blocks: "list[Block]") -> tuple[dict[int, Life], frozenset[int]]:
         """By birth: each block is that of its operator with the size of its storage, which ended as its holders did.

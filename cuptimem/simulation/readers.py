@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -47,6 +48,7 @@ class Readers:
         self._pending: list[dict[str, Any]] = []  # operands of the operator before
         # Variables that were let go of, of which more may follow.
         self._releasing: list[tuple[dict[str, Any], int]] = []
+        self._optimizers: dict[int, tuple[Any, Place]] = {}  # by id: which is not given away while it is kept
         self._main = threading.main_thread().ident
         self._mode: Any = _Mode(self)
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
@@ -57,6 +59,7 @@ class Readers:
         self._hooks.__enter__()
         self._mode.__enter__()
         self._casts.start(self._cast)
+        register_optimizer_step_post_hook(self._stepped)
 
     def finish(self, path: str) -> None:
         """Behind the program's last line, or in the place of what follows a try's last step."""
@@ -66,7 +69,13 @@ class Readers:
         self._modules.finish()
         with open(path, "w", encoding="utf-8") as file:
             places = [{"lines": place, "drops": drops(place)} for place in self._places]
-            json.dump({"begins": self._begins, "blocks": self._blocks, "places": places}, file)
+            optimizers = [place[0] for _, place in self._optimizers.values() if place]
+            log = {"begins": self._begins, "blocks": self._blocks, "places": places, "optimizers": optimizers}
+            json.dump(log, file)
+
+    def _stepped(self, optimizer: Any, *_: object) -> None:
+        if id(optimizer) not in self._optimizers:
+            self._optimizers[id(optimizer)] = optimizer, _outside_modules(sys._getframe(1))
 
     def _let_go(self) -> None:
         """Of what variables hold unread: as the next iteration would bind them again."""

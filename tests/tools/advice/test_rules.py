@@ -1,8 +1,10 @@
 """Where free changes are silent: a false alarm is worse than none. On blocks made by hand, without PyTorch."""
 
+import json
 from array import array
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 from cuptimem.advice import (
     batches,
@@ -305,6 +307,70 @@ def test_a_step_in_backward_makes_its_temporaries_of_one_parameter() -> None:
     gradients_made = [(50, 90, 300, 0, GRADIENT), (60, 90, 100, 0, GRADIENT)]
     one = program(*gradients_made, (80, 81, 400, 0, UPDATE), device="cuda:0")
     assert peaks(optimizers.step_in_backward, one) == (800, 300 + 512)  # as the allocator rounds
+
+
+def test_a_gradient_that_is_used_when_it_is_complete() -> None:
+    """Scratch memory of its node comes before the step, and so does what a second call of its module adds."""
+    gradient = replace(GRADIENT, qualified="embedding", operator="EmbeddingBackward0")
+    added, hidden = replace(gradient, category="temporary"), contributor("backward", "temporary")
+    update = (80, 81, 512, 0, UPDATE)
+    rows = [(50, 90, 512, 0, gradient), (51, 52, 2048, 0, added), (55, 60, 512, 0, hidden)]
+    assert peaks(optimizers.step_in_backward, program(*rows, update, device="cuda:0")) == (2560, 2560)
+    rows = [(50, 90, 512, 0, gradient), (55, 60, 512, 0, hidden), (57, 65, 512, 0, added), (70, 75, 512, 0, hidden)]
+    assert peaks(optimizers.step_in_backward, program(*rows, update, device="cuda:0")) == (1536, 1536)
+    rows[2] = (57, 65, 512, 0, replace(added, qualified="another"))
+    assert peaks(optimizers.step_in_backward, program(*rows, update, device="cuda:0")) == (1536, 1024)
+
+
+def test_what_a_loop_over_the_parameters_has_beside_them() -> None:
+    """Adam's has two copies of a parameter, and one of that before; Adafactor's has one of each. A parameter may lie in
+    a buffer with others, its states do not."""
+    state = contributor("optimizer", "optimizer state", Frame(f"{TORCH}/optim/adam.py", "_init_group", 5))
+    second = contributor("optimizer", "optimizer state", Frame(f"{TORCH}/optim/adam.py", "_init_group", 6))
+    update = contributor("optimizer", "temporary", Frame(f"{TORCH}/optim/adam.py", "_multi_tensor_adam", 1))
+    sizes = (4 << 20, 8 << 20, 2 << 20)
+    buffer = (1, -1, sum(sizes), 0, contributor("other", "parameter"))
+    states = [(50 + 2 * i + k, -1, one, 0, of) for i, one in enumerate(sizes) for k, of in enumerate((state, second))]
+    one = program(buffer, *states, (60, 61, sum(sizes), 0, update), device="cuda:0")
+    before = 3 * sum(sizes)
+    assert peaks(optimizers.no_foreach, one)[1] == before + 2 * sizes[1] + sizes[0]
+    assert sum(sizes) + sizes[0] + sizes[1] < peaks(optimizers.factored, one)[1] < sum(sizes) + 13 * (1 << 20)
+
+
+def test_an_optimizer_whose_step_makes_no_block(tmp_path: Path) -> None:
+    """Where it stepped is known of a run with readers: one that is the only one has the gradients."""
+    gradient, again = contributor("backward", "gradient"), contributor("backward", "temporary")
+    # The allocator may leave a rest of another size with each of them.
+    rows = [(50, -1, 1000, 0, gradient), (150, 160, 1000, 1, again), (250, 260, 1000, 2, again)]
+    busy = (110, 120, 3000, 1, contributor("forward", "activation"))
+    one = program(*rows, busy)
+    assert gradients.set_to_none(one, one.blocks, "") == "no optimizer was seen"
+    for places, found in (([("train.py", "main", 5)], True), ([("train.py", "main", 5), ("train.py", "main", 6)], False)):
+        log = tmp_path / "readers.json"
+        log.write_text(json.dumps({"begins": [], "blocks": [], "places": [], "optimizers": places}))
+        one = program(*rows, busy)
+        one.beside = program(*rows, busy, readers=Readers(None, log))
+        change = gradients.set_to_none(one, one.blocks, "")
+        assert isinstance(change, str) is not found
+        if not isinstance(change, str):
+            assert (one.peak, one.replay(change.blocks)[0], change.frame) == (4000, 3000, Frame("train.py", "main", 5))
+
+
+def test_gradients_are_found_again_by_what_was_requested() -> None:
+    """The allocator may leave a rest with one of them, not with another."""
+    gradient, again = contributor("backward", "gradient"), contributor("backward", "temporary")
+    one = program((50, -1, 1000, 0, gradient), (150, 160, 1000, 1, again), (250, 260, 1000, 2, again), UPDATED)
+    one.blocks[1] = replace(one.blocks[1], bytes=1500)
+    assert not isinstance(gradients.set_to_none(one, one.blocks, ""), str)
+
+
+def test_a_batch_of_which_each_iteration_leaves_its_graph() -> None:
+    """Whether half of it means twice as many iterations is not recorded."""
+    hidden = contributor("forward", "activation")
+    one = program(*((10 + 100 * i, -1, 1000, i, hidden) for i in range(4)), steps=4)
+    said = batches.batch(one, one.blocks, "x0.5")
+    assert isinstance(said, str) and said.startswith("the program keeps the graph of each iteration")
+    assert not isinstance(batches.batch(one, one.blocks, "x1"), str)
 
 
 def test_repeats_that_a_view_replaces() -> None:
