@@ -27,12 +27,17 @@ def scaled(program: Program, blocks: list[Block], factor: float, samples: bool =
 
     Outputs in a list are of as many samples as before. samples: the graphs that these hold, too.
     """
-    parameters = {block.bytes for block in of_category(blocks, "parameter", "gradient")}
-    halves = {block.requested // 2 for block in of_category(blocks, "parameter", "gradient")}
+    weights = {block.requested for block in of_category(blocks, "parameter")}
+    # Others are of activations, of which a second derivative is made.
+    gradients = [one for one in of_category(blocks, "gradient") if not weights or one.requested in weights]
+    of_weights = [*of_category(blocks, "parameter"), *gradients]
+    parameters, halves = {one.bytes for one in of_weights}, {one.requested // 2 for one in of_weights}
 
     def fixed(block: Block) -> bool:
         if block.step < 0 or block.step in program.evaluated or block.of.stack in program.evaluating:
             return True  # evaluation has a batch of its own
+        if block.category == "gradient" and weights and block.requested not in weights:
+            return False
         if block.category == "workspace":
             return block.end_step != block.step  # cuBLAS keeps its own; a convolution's is of its input's size
         if block.category == "autocast cache" and block.requested not in halves:

@@ -61,8 +61,8 @@ class Saved:
     """By autograd. number: of the operator that came next. used: when a node asked for it, FOREVER: none did.
 
     by: the variable with which it went, where that held the graph alone. lines: of the program that led there, outside
-    of calls of modules, the innermost first. drops: the variable of what they made, "" for none, if the program has no
-    use for its gradient anywhere; None: that is not known. there: it went before the program came to another line.
+    of calls of modules, the innermost first. drops: the variables of what they made, "" for none, if the program has no
+    use for their gradients anywhere; None: that is not known. there: it went before the program came to another line.
     """
 
     number: int
@@ -78,7 +78,7 @@ class Saved:
     def is_needless(self) -> bool:
         """Whether no backward pass can run its node, on no branch that this run did not take."""
         if self.by is not None and self.by.variable is not None:
-            return self.drops == self.by.variable.name
+            return self.drops is not None and self.by.variable.name in self.drops.split(",")
         return self.drops is not None and (self.there or self.gone == FOREVER)
 
     @property

@@ -23,8 +23,9 @@ _Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def drops(place: tuple[tuple[str, str, int], ...]) -> str | None:
-    """place: files, functions and lines that lead to an operator, the innermost first. The variable that holds its
-    result; "": none does. None: the gradient may be asked for, or that is not known."""
+    """place: files, functions and lines that lead to an operator, the innermost first. The variables that hold its
+    result and what is computed of it, with commas between; "": none does. None: the gradient may be asked for, or that
+    is not known."""
     for file, _, line in place:
         found = _of_line(file, line)
         if found is not _RETURNED:
@@ -51,16 +52,20 @@ def _of_line(file: str, line: int) -> str | None:
         return None
     if _is_plain(statement.value):
         return ""
-    name = _name(statement)
-    return name if name and not _is_read(module, scope, statement, set()) else None
+    known: dict[int, list[str]] = {}
+    if not _names(statement) or _is_read(module, scope, statement, known):
+        return None
+    return ",".join(dict.fromkeys(name for names in known.values() for name in names))
 
 
-def _name(statement: ast.stmt | None) -> str:
-    """The one variable that it binds; "": it is no such statement."""
+def _names(statement: ast.stmt | None) -> list[str]:
+    """The variables that it binds, if it binds nothing else."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
-        return ""
+        return []
     target = statement.targets[0]
-    return target.id if isinstance(target, ast.Name) else ""
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    names = [one.id for one in parts if isinstance(one, ast.Name)]
+    return names if len(names) == len(parts) else []
 
 
 def _statement(module: ast.Module, line: int) -> tuple[ast.stmt | None, _Scope]:
@@ -89,16 +94,20 @@ def _is_plain(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and _is_plain(node.left) and _is_plain(node.right)
 
 
-def _is_read(module: ast.Module, scope: _Scope, bound: ast.stmt, known: set[int]) -> bool:
-    """Whether a use of what this binds may have a gradient. known: bindings that are being looked at: what flows in a
-    circle of these is used nowhere else."""
-    known.add(id(bound))
-    name = _name(bound)
+def _is_read(module: ast.Module, scope: _Scope, bound: ast.stmt, known: dict[int, list[str]]) -> bool:
+    """Whether a use of what this binds may have a gradient. known: bindings that are being looked at, with their names:
+    what flows in a circle of these is used nowhere else."""
+    known[id(bound)] = _names(bound)
+    return any(_is_name_read(module, scope, bound, name, known) for name in _names(bound))
+
+
+def _is_name_read(
+    module: ast.Module, scope: _Scope, bound: ast.stmt, name: str, known: dict[int, list[str]]
+) -> bool:
     if any(isinstance(one, ast.Global | ast.Nonlocal) and name in one.names for one in ast.walk(scope)):
         return True
     uses = {id(one.value) for one in ast.walk(scope) if isinstance(one, ast.Attribute) and one.attr in _DROPS}
-    uses |= {id(one) for call in _plain_calls(scope) for one in call.args}
-    for node in _reached(scope, bound):
+    for node in _reached(scope, bound, name):
         changed = {id(one.target) for one in ast.walk(node) if isinstance(one, ast.AugAssign)}
         for one in ast.walk(node):
             if not isinstance(one, ast.Name) or one.id != name or id(one) in uses:
@@ -108,13 +117,19 @@ def _is_read(module: ast.Module, scope: _Scope, bound: ast.stmt, known: set[int]
     return False
 
 
-def _goes_on(module: ast.Module, scope: _Scope, use: ast.Name, known: set[int]) -> bool:
-    """Whether the use but computes the value of another variable, of which no use may have a gradient either."""
+def _goes_on(module: ast.Module, scope: _Scope, use: ast.Name, known: dict[int, list[str]]) -> bool:
+    """Whether the use but computes a number for the host, or the value of another variable, of which no use may have a
+    gradient either."""
+    plain = (one for call in _plain_calls(scope) for one in call.args if _has(one, use))
+    if any(_computes(module, one, use) for one in plain):
+        return True
     around = [one for one in ast.walk(scope) if isinstance(one, ast.stmt) and _has(one, use)]
     statement = around[-1]  # outer ones come first
     if any(isinstance(one, _FUNCTIONS) and one is not scope and _has(one, use) for one in ast.walk(scope)):
         return False
-    if not isinstance(statement, ast.Assign) or not _name(statement) or not _computes(module, statement.value, use):
+    if not isinstance(statement, ast.Assign) or len(_names(statement)) != 1:
+        return False
+    if not _computes(module, statement.value, use):
         return False
     return id(statement) in known or not _is_read(module, scope, statement, known)
 
@@ -153,10 +168,9 @@ def _is_torch(module: ast.Module, called: ast.expr) -> bool:
     return isinstance(called, ast.Name) and called.id in aliases
 
 
-def _reached(scope: _Scope, bound: ast.stmt) -> list[ast.AST]:
+def _reached(scope: _Scope, bound: ast.stmt, name: str) -> list[ast.AST]:
     """Where the value of a binding may be read: up to the next one of its name in the same suite, and in functions;
     anywhere, if the program may come to other places with it."""
-    name = _name(bound)
     around = [one for one in ast.walk(scope) if _has(one, bound)]
     if any(isinstance(one, ast.Try | ast.TryStar) or (isinstance(one, ast.With) and _ends(one)) for one in around):
         return [scope]
@@ -173,7 +187,7 @@ def _binds(statement: ast.stmt, name: str) -> bool:
     """Whether the name has another value behind it for certain."""
     if isinstance(statement, ast.With):
         return not _ends(statement) and any(_binds(one, name) for one in statement.body)
-    return _name(statement) == name
+    return name in _names(statement)
 
 
 def _ends(statement: ast.With) -> bool:

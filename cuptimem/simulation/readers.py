@@ -230,7 +230,9 @@ class Readers:
         finally:
             self._busy = False
         record: dict[str, Any] = {"number": len(self._begins), "used": None, "gone": None, "by": None, "there": False}
-        record["lines"] = self._places.setdefault(_outside_modules(sys._getframe(1)), len(self._places))
+        # A backward pass of which a graph is made has its own thread: the program waits for it.
+        frame = sys._getframe().f_back or sys._current_frames().get(self._main or 0)
+        record["lines"] = self._places.setdefault(_outside_modules(frame), len(self._places))
         if index is not None:
             self._blocks[index]["saved"].append(record)
         return _Saved(self, tensor, alias, record)

@@ -77,7 +77,7 @@ def row(technique: str, line: int | None, saved: int, file: str = "/a/pots.py") 
 @pytest.mark.parametrize(("line", "outcome"), [(3, "right"), (4, "near"), (5, "wrong line"), (None, "wrong line")])
 def test_lines(program: suite.Program, line: int | None, outcome: str) -> None:
     proposals = judge.rows({"proposals": [row("no_grad", line, 38)]}, "pots")
-    found = {finding.technique: finding for finding in judge.findings(program, proposals)}
+    found = {finding.technique: finding for finding in judge.findings(program, proposals, {})}
     assert found["no_grad"].outcome == outcome
     assert found["no_grad"].error == pytest.approx(-0.05)
     assert found["batch"].outcome == "missed"
@@ -106,7 +106,7 @@ def test_peaks_and_page(program: suite.Program) -> None:
     assert peaks[0].error == pytest.approx(0.1)
     assert peaks[0].try_error == 0
     assert peaks[2].error is None
-    result = Result(judge.findings(program, []), [], peaks, failed={"pans": "it failed"})
+    result = Result(judge.findings(program, [], {}), [], peaks, failed={"pans": "it failed"})
     head: dict[str, object] = {"date": "today", "about": "here", "programs": 1, "changes": 3, "seen": 0}
     text = page(result, result, head)
     assert "| missed | 2 | 2 |" in text

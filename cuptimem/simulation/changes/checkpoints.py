@@ -45,13 +45,15 @@ class Checkpoint(Change):
         for module in modules:
             if hasattr(module.forward, "checkpointed"):
                 continue
-            if hasattr(module, "gradient_checkpointing") and not module.gradient_checkpointing:
-                self._switch_on(module)
+            if hasattr(module, "gradient_checkpointing"):
+                if not module.gradient_checkpointing:  # else it is on: the program's own doing, or an earlier call's
+                    self._switch_on(module)
             else:
                 module.forward = self._wrapped(module, module.forward)
 
     def _switch_on(self, module: Any) -> None:
-        """A layer of transformers knows how: it gets no cache, which forward in backward would fill a second time."""
+        """A layer of transformers knows how, in training alone: it gets no cache, which forward in backward would fill
+        a second time."""
 
         def function(forward: Any, *arguments: Any, **keywords: Any) -> Any:
             if not calls.in_backward():

@@ -373,6 +373,13 @@ def test_a_batch_of_which_each_iteration_leaves_its_graph() -> None:
     assert not isinstance(batches.batch(one, one.blocks, "x1"), str)
 
 
+def test_gradients_of_activations_follow_the_batch() -> None:
+    """A program that derives twice keeps them as it keeps those of parameters, whose size they do not have."""
+    parameter, gradient = contributor("other", "parameter"), contributor("backward", "gradient")
+    one = program((1, -1, 1000, 0, parameter), (50, 160, 1000, 0, gradient), (60, 160, 4000, 0, gradient))
+    assert peaks(batches.batch, one, "x0.5") == (6000, 4000)
+
+
 def test_repeats_that_a_view_replaces() -> None:
     for text in ("x.unsqueeze(1).repeat(1, n, 1)", "(-x)[None].repeat(len(y), 1)", "x[:, None].repeat((1, 8, 1))"):
         assert copies.repeats_new_dimension(text)
