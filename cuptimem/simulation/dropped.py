@@ -110,11 +110,18 @@ def _is_name_read(
     for node in _reached(scope, bound, name):
         changed = {id(one.target) for one in ast.walk(node) if isinstance(one, ast.AugAssign)}
         for one in ast.walk(node):
-            if not isinstance(one, ast.Name) or one.id != name or id(one) in uses:
+            if not isinstance(one, ast.Name) or one.id != name or id(one) in uses or _is_over(scope, bound, one):
                 continue
             if id(one) in changed or (isinstance(one.ctx, ast.Load) and not _goes_on(module, scope, one, known)):
                 return True
     return False
+
+
+def _is_over(scope: _Scope, bound: ast.stmt, use: ast.Name) -> bool:
+    """Whether the program has left the use behind when it comes to the binding: no loop has both, and no function."""
+    both = (one for one in ast.walk(scope) if isinstance(one, _LOOPS) and _has(one, use) and _has(one, bound))
+    inner = (one for one in ast.walk(scope) if isinstance(one, _FUNCTIONS) and one is not scope and _has(one, use))
+    return use.lineno < bound.lineno and not any(both) and not any(inner)
 
 
 def _goes_on(module: ast.Module, scope: _Scope, use: ast.Name, known: dict[int, list[str]]) -> bool:
@@ -197,6 +204,7 @@ def _ends(statement: ast.With) -> bool:
     return sum(name.startswith("torch.") for name in names) < len(statement.items)
 
 
+_LOOPS = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 
 

@@ -446,6 +446,9 @@ def test_what_only_variables_hold_that_are_not_read_again(tmp_path: Path, lines:
         ("all = 0\nfor x in data:\n  goal, _ = net(x)\n  all = all + goal.mean()\nprint('is', all / 6)", "goal,_,all"),
         ("all = 0\nfor x in data:\n  goal, _ = net(x)\n  all = all + goal.mean()\nall.backward()", None),
         ("goal = net(x)\nprint(keep(goal))", None),
+        ("goal = first(x)\ngoal.backward()\ngoal = net(x)\nprint(goal.item())", "goal"),
+        ("while True:\n  if on: goal.backward()\n  goal = net(x)\n  print(goal.item())", None),
+        ("def later():\n  goal.backward()\ngoal = net(x)\nprint(goal.item())", None),
         ("correct = net(x).argmax(1) == y", ""),
         # Through other variables: while nothing on the way can keep the value, or run its graph.
         ("goal = net(x)\ny = 1 + goal.sum(dim=1)\ny = y.detach()\nF.mse_loss(out, y)", "goal,y"),
