@@ -71,6 +71,8 @@ CASES: Mapping[str, Mapping[str, str]] = {
     "leaf": {},
     "later": {},
     "branch": {},
+    "twice": {},
+    "flow": {"no_grad": "goal = other(x)"},
 }
 # Of those without: a change that the steps of a try do not show to be wrong.
 WRONG = {"subtracted": "in_place", "leaf": "in_place", "later": "in_place", "branch": "no_grad"}

@@ -131,7 +131,39 @@ def branch(by_hand):
             show(extra.detach())
 
 
-CASES = {function.__name__: function for function in (held, graph, elementwise, leaky, subtracted, leaf, later, branch)}
+def twice(by_hand):
+    """A backward pass of which a graph is made, in autograd's own thread."""
+    model = nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 1)).to(DEVICE)
+    for _ in range(3):
+        x = torch.rand(ROWS, 64, device=DEVICE, requires_grad=True)
+        slope = torch.autograd.grad(model(x).sum(), x, create_graph=True)[0]
+        slope.square().mean().backward()
+        show(model[0].weight.grad)
+        model.zero_grad()
+
+
+def flow(by_hand):
+    """What a graph that nothing runs made goes through several variables, whose names have other values later."""
+    model, other = (nn.Sequential(nn.Linear(256, 1024), nn.Tanh(), nn.Linear(1024, 256)).to(DEVICE) for _ in "ab")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        x = torch.randn(ROWS, 256, device=DEVICE)
+        with torch.set_grad_enabled(not by_hand):
+            goal = other(x)
+        aim = 0.5 + 0.9 * goal.mean(dim=1)
+        aim = aim.detach()
+        goal = model(x).mean(dim=1)
+        loss = F.mse_loss(goal, aim)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        show(loss.detach())
+
+
+CASES = {
+    function.__name__: function
+    for function in (held, graph, elementwise, leaky, subtracted, leaf, later, branch, twice, flow)
+}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
