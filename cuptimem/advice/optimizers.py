@@ -14,7 +14,7 @@ _ADAM = 1.5  # times the parameters' bytes: two values of each
 _EIGHT_BIT_BLOCK = 256  # values that share a scale
 _SMALL = 4096  # values: smaller states stay as they are in 8-bit optimizers
 _NUMBER = 4  # bytes
-# What a loop over the parameters makes of each: copies at once, and whether one stays until the next has all of its own.
+# What a loop makes of each parameter: copies at once, and whether one stays until the next has all of its own.
 _ADAM_LOOP = 2, True
 _ADAFACTOR_LOOP = 1, True
 _LOOP = 2, False  # of others at most

@@ -5,6 +5,7 @@ must be one that has no gradient: detach(), item(), shape, a print of these.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -13,11 +14,11 @@ from cuptimem.simulation.places import tree
 _DROPS = frozenset({"detach", "item", "tolist", "argmax", "data", "shape", "size", "dim", "numel", "dtype", "device"})
 _PLAIN = frozenset({"float", "int", "bool", "len", "print", "str"})
 # Of a tensor, or of a module of torch: methods and functions that compute another tensor, and keep neither.
-_COMPUTE = frozenset(
-    "abs add argsort chunk clamp cos cosine_similarity cross_entropy div exp expand flatten float gather l1_loss log"
-    " log_softmax logsumexp lerp matmul max maximum mean min minimum mse_loss mul neg norm normalize permute pow relu"
-    " repeat reshape rsqrt sigmoid sin softmax sort sqrt square squeeze stack std sub sum tanh topk transpose unsqueeze"
-    " var view where".split()
+_COMPUTE = re.compile(
+    r"abs|add|argsort|chunk|clamp|cos|cosine_similarity|cross_entropy|div|exp|expand|flatten|float|gather|l1_loss|log"
+    r"|log_softmax|logsumexp|lerp|matmul|max|maximum|mean|min|minimum|mse_loss|mul|neg|norm|normalize|permute|pow|relu"
+    r"|repeat|reshape|rsqrt|sigmoid|sin|softmax|sort|sqrt|square|squeeze|stack|std|sub|sum|tanh|topk|transpose"
+    r"|unsqueeze|var|view|where"
 )
 _Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -101,9 +102,7 @@ def _is_read(module: ast.Module, scope: _Scope, bound: ast.stmt, known: dict[int
     return any(_is_name_read(module, scope, bound, name, known) for name in _names(bound))
 
 
-def _is_name_read(
-    module: ast.Module, scope: _Scope, bound: ast.stmt, name: str, known: dict[int, list[str]]
-) -> bool:
+def _is_name_read(module: ast.Module, scope: _Scope, bound: ast.stmt, name: str, known: dict[int, list[str]]) -> bool:
     if any(isinstance(one, ast.Global | ast.Nonlocal) and name in one.names for one in ast.walk(scope)):
         return True
     uses = {id(one.value) for one in ast.walk(scope) if isinstance(one, ast.Attribute) and one.attr in _DROPS}
@@ -154,7 +153,9 @@ def _computes(module: ast.Module, value: ast.AST, use: ast.Name) -> bool:
         return _computes(module, way, use)
     if isinstance(value, ast.Subscript):
         return way is value.value and _computes(module, way, use)
-    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.func.attr not in _COMPUTE:
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+        return False
+    if not _COMPUTE.fullmatch(value.func.attr):
         return False
     if way is value.func:
         return _computes(module, value.func.value, use)
@@ -181,13 +182,24 @@ def _reached(scope: _Scope, bound: ast.stmt, name: str) -> list[ast.AST]:
     around = [one for one in ast.walk(scope) if _has(one, bound)]
     if any(isinstance(one, ast.Try | ast.TryStar) or (isinstance(one, ast.With) and _ends(one)) for one in around):
         return [scope]
-    suites = (suite for one in around for _, suite in ast.iter_fields(one) if isinstance(suite, list))
-    suite = next(suite for suite in suites if any(one is bound for one in suite))
-    rest = suite[next(i for i, one in enumerate(suite) if one is bound) + 1 :]
-    end = next((i for i, one in enumerate(rest) if _binds(one, name)), None)
-    if end is None or any(isinstance(one, ast.Break | ast.Continue) for some in rest[:end] for one in ast.walk(some)):
-        return [scope]
-    return [*rest[: end + 1], *(one for one in ast.walk(scope) if isinstance(one, _FUNCTIONS) and one is not scope)]
+    found: list[ast.AST] = []
+    here: ast.stmt = bound
+    while True:
+        owner, suite = next((one, some) for one in around for some in _suites(one) if any(s is here for s in some))
+        rest = suite[next(i for i, one in enumerate(suite) if one is here) + 1 :]
+        end = next((i for i, one in enumerate(rest) if _binds(one, name)), None)
+        if any(isinstance(one, ast.Break | ast.Continue) for some in rest[:end] for one in ast.walk(some)):
+            return [scope]
+        found += rest if end is None else rest[: end + 1]
+        if end is not None:
+            return [*found, *(one for one in ast.walk(scope) if isinstance(one, _FUNCTIONS) and one is not scope)]
+        if not isinstance(owner, ast.With):
+            return [scope]
+        here = owner
+
+
+def _suites(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    yield from (value for _, value in ast.iter_fields(node) if isinstance(value, list))
 
 
 def _binds(statement: ast.stmt, name: str) -> bool:

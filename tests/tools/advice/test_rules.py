@@ -345,7 +345,10 @@ def test_an_optimizer_whose_step_makes_no_block(tmp_path: Path) -> None:
     busy = (110, 120, 3000, 1, contributor("forward", "activation"))
     one = program(*rows, busy)
     assert gradients.set_to_none(one, one.blocks, "") == "no optimizer was seen"
-    for places, found in (([("train.py", "main", 5)], True), ([("train.py", "main", 5), ("train.py", "main", 6)], False)):
+    for places, found in (
+        ([("train.py", "main", 5)], True),
+        ([("train.py", "main", 5), ("train.py", "main", 6)], False),
+    ):
         log = tmp_path / "readers.json"
         log.write_text(json.dumps({"begins": [], "blocks": [], "places": [], "optimizers": places}))
         one = program(*rows, busy)
