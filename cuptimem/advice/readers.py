@@ -77,9 +77,10 @@ class Saved:
     @property
     def is_needless(self) -> bool:
         """Whether no backward pass can run its node, on no branch that this run did not take."""
-        if self.by is not None and self.by.variable is not None:
-            return self.drops is not None and self.by.variable.name in self.drops.split(",")
-        return self.drops is not None and (self.there or self.gone == FOREVER)
+        if self.drops is None:
+            return False
+        holder = self.by.variable.name if self.by is not None and self.by.variable is not None else None
+        return self.there or self.gone == FOREVER or holder in self.drops.split(",")
 
     @property
     def is_unrun(self) -> bool:

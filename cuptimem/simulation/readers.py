@@ -250,10 +250,10 @@ class Readers:
         record["gone"] = _count()
         if torch._C._current_graph_task_id() != -1:
             record["by"] = "backward"
-        elif self._releasing:
+            return
+        if self._releasing:
             record["by"] = self._releasing[-1][0]["dead"]["number"]
-        else:
-            record["there"] = record["number"] >= self._since
+        record["there"] = record["number"] >= self._since
 
     # What the program's variables hold.
 
