@@ -12,6 +12,7 @@ _FIXED = (
     "parameter", "buffer", "gradient", "optimizer state", "before start", "loaded", "bucket", "autocast cache",
     "unknown",
 )  # fmt: skip
+_OF_WEIGHTS = ("parameter", "optimizer state", "before start", "loaded")  # what may have the size of a gradient
 _SMALL = 512
 _SHARE = 4
 _LEAST = 0.02  # of the peak: less is no difference
@@ -27,7 +28,7 @@ def scaled(program: Program, blocks: list[Block], factor: float, samples: bool =
 
     Outputs in a list are of as many samples as before. samples: the graphs that these hold, too.
     """
-    weights = {block.requested for block in of_category(blocks, "parameter")}
+    weights = {block.requested for block in of_category(blocks, *_OF_WEIGHTS)}
     # Others are of activations, of which a second derivative is made.
     gradients = [one for one in of_category(blocks, "gradient") if not weights or one.requested in weights]
     of_weights = [*of_category(blocks, "parameter"), *gradients]

@@ -140,7 +140,14 @@ def _goes_on(module: ast.Module, scope: _Scope, use: ast.Name, known: dict[int, 
     return id(statement) in known or not _is_read(module, scope, statement, known)
 
 
-def _has(outer: ast.AST, inner: ast.AST) -> bool:
+def _spans(outer: ast.expr | ast.stmt, inner: ast.expr | ast.stmt) -> bool:
+    return outer.lineno <= inner.lineno <= (outer.end_lineno or outer.lineno)
+
+
+def _has(outer: ast.AST, inner: ast.expr | ast.stmt) -> bool:
+    # Decorators stand above the line of what they decorate.
+    if isinstance(outer, ast.expr | ast.stmt) and not isinstance(outer, _FUNCTIONS) and not _spans(outer, inner):
+        return False
     return any(one is inner for one in ast.walk(outer))
 
 

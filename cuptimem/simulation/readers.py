@@ -48,7 +48,8 @@ class Readers:
         self._pending: list[dict[str, Any]] = []  # operands of the operator before
         # Variables that were let go of, of which more may follow.
         self._releasing: list[tuple[dict[str, Any], int]] = []
-        self._optimizers: dict[int, tuple[Any, Place]] = {}  # by id: which is not given away while it is kept
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._steppers: list[tuple[str, str, int]] = []  # where each stepped first
         self._main = threading.main_thread().ident
         self._mode: Any = _Mode(self)
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
@@ -69,13 +70,13 @@ class Readers:
         self._modules.finish()
         with open(path, "w", encoding="utf-8") as file:
             places = [{"lines": place, "drops": drops(place)} for place in self._places]
-            optimizers = [place[0] for _, place in self._optimizers.values() if place]
-            log = {"begins": self._begins, "blocks": self._blocks, "places": places, "optimizers": optimizers}
+            log = {"begins": self._begins, "blocks": self._blocks, "places": places, "optimizers": self._steppers}
             json.dump(log, file)
 
     def _stepped(self, optimizer: Any, *_: object) -> None:
-        if id(optimizer) not in self._optimizers:
-            self._optimizers[id(optimizer)] = optimizer, _outside_modules(sys._getframe(1))
+        if optimizer not in self._optimizers:
+            self._optimizers.add(optimizer)
+            self._steppers += _outside_modules(sys._getframe(1))[:1]
 
     def _let_go(self) -> None:
         """Of what variables hold unread: as the next iteration would bind them again."""
