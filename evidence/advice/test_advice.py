@@ -84,6 +84,24 @@ def test_lines(program: suite.Program, line: int | None, outcome: str) -> None:
     assert set(found) == {"no_grad", "batch"}  # fused saves nothing
 
 
+def test_a_change_that_no_row_describes(program: suite.Program) -> None:
+    """Its peak is compared with nothing; whether its technique is found counts."""
+    apart = dataclasses.replace(program, changes=(change("no_grad", other="one iteration's graph stays"),))
+    said = {"what_if": {"no_grad": {"bytes": 66 * MIB}}, "tried": {"no_grad": {"peak_bytes": 66 * MIB}}}
+    assert len(judge.peaks(program, said)) == 3 and not judge.peaks(apart, said)
+    assert [one.outcome for one in judge.findings(apart, [], said)] == ["missed"]
+
+
+def test_a_row_of_other_modules(program: suite.Program) -> None:
+    """It is judged by the change by hand that is foretold to have its peak."""
+    by_hand = change("checkpoint", value="blocks.*", key="no_grad")
+    one = dataclasses.replace(program, changes=(by_hand,))
+    rows = judge.rows({"proposals": [row("checkpoint", 3, 30)]}, "pots")
+    for foretold, error in ((70, -0.25), (60, None)):
+        (found,) = judge.findings(one, rows, {"what_if": {"no_grad": {"bytes": foretold * MIB}}})
+        assert (found.outcome, found.error) == ("right", error)
+
+
 def test_a_line_of_a_library_is_wrong() -> None:
     assert not judge.rows({"proposals": [row("no_grad", 3, 38, "/lib/adam.py")]}, "pots")[0].lines
 
