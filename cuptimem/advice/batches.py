@@ -28,7 +28,8 @@ def scaled(program: Program, blocks: list[Block], factor: float, samples: bool =
 
     Outputs in a list are of as many samples as before. samples: the graphs that these hold, too.
     """
-    weights = {block.requested for block in of_category(blocks, *_OF_WEIGHTS)}
+    are_known = next(of_category(blocks, "parameter"), None) is not None
+    weights = {block.requested for block in of_category(blocks, *_OF_WEIGHTS)} if are_known else set()
     # Others are of activations, of which a second derivative is made.
     gradients = [one for one in of_category(blocks, "gradient") if not weights or one.requested in weights]
     of_weights = [*of_category(blocks, "parameter"), *gradients]
