@@ -116,7 +116,8 @@ def parts_of(value: str, default: int) -> int | None:
 
 
 def accumulate(program: Program, blocks: list[Block], value: str) -> Change | str:
-    """Smaller blocks; gradients are there from the step's start, and the value that is added beside each."""
+    """Smaller blocks, but for what the program keeps of all parts; gradients are there from the step's start, and the
+    value that is added beside each."""
     parts = parts_of(value, 2)
     if parts is None:
         return f"a batch has from 2 to {MOST} parts, not {value!r}"
@@ -129,7 +130,8 @@ def accumulate(program: Program, blocks: list[Block], value: str) -> Change | st
         return "the peak is in evaluation"
     edited: list[Block] = []
     begin = {one.step: one.begin for one in program.stretches}
-    for block in scaled(program, blocks, 1 / parts):
+    for whole, part in zip(blocks, scaled(program, blocks, 1 / parts), strict=True):
+        block = whole if whole.category == "kept" else part
         end = program.step_end(block.step)
         if block.category != "gradient" or block.phase != "backward" or block.step not in begin or end is None:
             edited.append(block)

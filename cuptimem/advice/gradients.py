@@ -17,7 +17,7 @@ def _why_not(program: Program, blocks: list[Block]) -> str:
     if len(program.optimizer_frames) > 1:
         return "several optimizers: whose gradients they are is unknown"
     if not program.optimizer_frames:
-        return "no optimizer was seen"
+        return program.no_optimizer
     return ""
 
 

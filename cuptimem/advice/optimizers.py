@@ -171,7 +171,7 @@ def _is_of_node(block: Block, gradient: Block) -> bool:
 def step_in_backward(program: Program, blocks: list[Block], value: str) -> Change | str:
     """The optimizer uses a gradient as soon as it is complete, with temporaries as large beside it."""
     if not program.optimizer_frames:
-        return "no optimizer was seen"
+        return program.no_optimizer
     if len(program.optimizer_frames) > 1:
         return "several optimizers"
     gradients = [block for block in of_category(blocks, "gradient") if block.phase == "backward" and block.step >= 0]

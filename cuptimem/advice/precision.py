@@ -47,11 +47,19 @@ def _halved(program: Program, blocks: list[Block], of: str) -> list[Block]:
         # What cuBLAS keeps has a size of its own; what a convolution takes is of its input's size.
         follows = follows or (block.category == "workspace" and block.end_step == block.step)
         half = program.with_bytes(block, block.requested // 2)
+        # Of 64 bits all data becomes smaller, not just what the model computes.
+        follows = follows and (of == "float64" or block.category != "kept" or _is_of_weights(program, block))
         if not follows or block.requested <= _SMALL or is_cached(program, block):
             edited.append(block)
         else:
             edited += [half] if copies is None or life is None else copies.made(block, half, life)
     return edited
+
+
+def _is_of_weights(program: Program, block: Block) -> bool:
+    """Whether it is computed from weights, as outputs are and a replay buffer's states are not: by a module's call or
+    what autograd runs, with readers also of what these made; or it has a parameter's size, as a copy has."""
+    return block.birth in program.of_calls or block.requested in program.parameter_sizes
 
 
 class _Copies:

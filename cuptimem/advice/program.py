@@ -230,6 +230,19 @@ class Program:
         return frozenset((of[one].of.stack, of[one].requested) for one in found)
 
     @cached_property
+    def parameter_sizes(self) -> frozenset[int]:
+        return frozenset(block.requested for block in of_category(self.blocks, "parameter"))
+
+    @cached_property
+    def of_calls(self) -> frozenset[int]:
+        """By birth: what modules' calls and autograd make, and, as far as readers know, what is computed from that."""
+        found = {block.birth for block in self.blocks if block.phase in ("forward", "backward")}
+        for birth, life in sorted(self.read.items()):
+            if not found.isdisjoint(life.inputs):
+                found.add(birth)
+        return frozenset(found)
+
+    @cached_property
     def called(self) -> frozenset[str]:
         """Classes of the modules that ran."""
         contributors = {id(block.of): block.of for block in self.blocks}
@@ -268,6 +281,13 @@ class Program:
         lines = _lines((user_frame(block.of.origin or block.of.stack), block.bytes) for block in made)
         of = self.beside or self
         return lines or list(of._stepped)
+
+    @property
+    def no_optimizer(self) -> str:
+        """Why there is no line where one steps."""
+        if self.clock == "optimizer":
+            return "where an optimizer without states steps is not recorded: cuptimem advice --try has it"
+        return "no optimizer was seen"
 
     @cached_property
     def forward_frame(self) -> Frame | None:

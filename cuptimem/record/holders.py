@@ -436,7 +436,8 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
             raise TimeoutError(f"reading the recording takes more than {patience:.1f} s")
         return
     reasons = _EARLY if look.early else UNDECIDED
-    rows = [row for row in _growing(raw, reasons) if not (look.early and _is_mostly_named(look.known.get(_key(row), ())))]
+    earlier = look.known if look.early else {}
+    rows = [row for row in _growing(raw, reasons) if not _is_mostly_named(earlier.get(_key(row), ()))]
     waited = {} if look.early else _waited(raw)
     if not look.alive and not rows and not waited:
         return

@@ -250,6 +250,22 @@ def test_gradients_that_are_zeroed_in_place_stay_beside_smaller_parts() -> None:
     assert peaks(batches.accumulate, one) == (4100, 2200)  # half a batch, the gradient, and what is added
 
 
+def test_what_a_program_keeps_of_all_parts_of_a_batch() -> None:
+    """A bank of features: two parts add as much as one batch."""
+    gradient = contributor("backward", "gradient", *layer("Linear", "linear", 1))
+    rows = [(10, 60, 4000, 0, contributor("forward", "activation")), (50, -1, 100, 0, gradient)]
+    one = program(*rows, (70, -1, 3000, 0, contributor("other", "kept")), (110, 160, 4000, 1, rows[0][4]))
+    assert peaks(batches.accumulate, one) == (7100, 3000 + 2000 + 100)
+
+
+def test_what_16_bits_of_a_model_leave_of_what_is_kept() -> None:
+    """A replay buffer's states are the program's own; an output and a copy of a parameter follow the model."""
+    parameter = (1, -1, 4096, -1, contributor("other", "parameter", Frame("train.py", "main", 9)))
+    for phase, size, half in (("other", 3000, 3000), ("forward", 3000, 1500), ("other", 4096, 2048)):
+        one = program(parameter, (20, -1, size, 0, contributor(phase, "kept")), types="float32")
+        assert peaks(precision.half_model, one) == (4096 + size, 2048 + half)
+
+
 def test_a_name_of_training_is_released_before_evaluation() -> None:
     """Nothing binds the last step's again."""
     output = contributor("forward", "activation")
@@ -344,7 +360,7 @@ def test_an_optimizer_whose_step_makes_no_block(tmp_path: Path) -> None:
     rows = [(50, -1, 1000, 0, gradient), (150, 160, 1000, 1, again), (250, 260, 1000, 2, again)]
     busy = (110, 120, 3000, 1, contributor("forward", "activation"))
     one = program(*rows, busy)
-    assert gradients.set_to_none(one, one.blocks, "") == "no optimizer was seen"
+    assert "where an optimizer without states steps is not recorded" in str(gradients.set_to_none(one, one.blocks, ""))
     for places, found in (
         ([("train.py", "main", 5)], True),
         ([("train.py", "main", 5), ("train.py", "main", 6)], False),
