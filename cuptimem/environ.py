@@ -10,6 +10,7 @@ import os
 import sys
 
 from cuptimem import interpreter
+from cuptimem.errors import own
 
 TYPE_CHECKING = False
 
@@ -31,7 +32,7 @@ def _is_privileged() -> bool:
             vector = file.read()
         words = [int.from_bytes(vector[at : at + 8], sys.byteorder) for at in range(0, len(vector) - 8, 8)]
         return bool(dict(zip(words[::2], words[1::2], strict=False))[_AT_SECURE])
-    except (OSError, KeyError):  # no /proc, or not to be read by a process with more rights
+    except own(OSError, KeyError):  # no /proc, or not to be read by a process with more rights
         pass
     try:
         from cuptimem import _core

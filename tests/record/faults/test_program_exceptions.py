@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import cuptimem
-from cuptimem import _core
+from cuptimem import _core, environ
 from cuptimem.errors import own
 from cuptimem.objects import living, walks
 from cuptimem.record import filling, instruments, late_import, recorder
@@ -186,6 +186,10 @@ def window() -> None:
         torch.empty(10)
 
 
+def environment() -> None:
+    environ.get("RANK")
+
+
 def watch_imports() -> None:
     watch = late_import.ImportWatch({"torch": lambda module: None}, lambda what, error: None)
     watch.start()
@@ -193,7 +197,7 @@ def watch_imports() -> None:
 
 
 @pytest.mark.scaled
-@pytest.mark.parametrize("within", [note, at_the_end, walk, window, watch_imports, None])
+@pytest.mark.parametrize("within", [note, at_the_end, walk, window, environment, watch_imports, None])
 def test_a_handler_is_heard_wherever_it_comes(
     interrupt: ctypes.PyDLL,
     set_handler: Callable[[Any], None],
