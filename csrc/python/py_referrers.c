@@ -124,6 +124,71 @@ static PyObject *reachable(PyObject *module, PyObject *arguments)
     return s.found;
 }
 
+/* --- what the collector does not list ------------------------------------------------------------
+ */
+
+static bool grow(search *s)
+{
+    size_t count = (size_t)PyList_GET_SIZE(s->found);
+    if (count * 2 <= s->mask)
+        return true;
+    PyObject **old = s->slot;
+    size_t slots = s->mask + 1;
+    if (!make_room(s, count)) {
+        s->slot = old;
+        s->mask = slots - 1;
+        return false;
+    }
+    for (size_t i = 0; i < slots; i++)
+        if (old[i] != NULL)
+            s->slot[place_of(s, old[i])] = old[i];
+    free(old);
+    return true;
+}
+
+static int visit_tracked(PyObject *o, void *argument)
+{
+    search *s = argument;
+    if (!PyObject_IS_GC(o) || !PyObject_GC_IsTracked(o))
+        return 0;
+    size_t at = place_of(s, o);
+    if (s->slot[at] != NULL)
+        return 0;
+    s->slot[at] = o;
+    s->failed = PyList_Append(s->found, o) < 0 || !grow(s);
+    return s->failed;
+}
+
+PyDoc_STRVAR(with_reached_doc, "with_reached(objects, others) -> list\n\nThe objects, and all "
+                               "tracked ones that they and the others lead to.");
+
+static PyObject *with_reached(PyObject *module, PyObject *arguments)
+{
+    PyObject *objects, *others;
+    search s = {0};
+
+    if (!PyArg_ParseTuple(arguments, "O!O!", &PyList_Type, &objects, &PyList_Type, &others))
+        return NULL;
+    s.found = PyList_GetSlice(objects, 0, PyList_GET_SIZE(objects));
+    s.failed = s.found == NULL || !make_room(&s, (size_t)PyList_GET_SIZE(objects));
+    for (Py_ssize_t i = 0; !s.failed && i < PyList_GET_SIZE(objects); i++)
+        s.slot[place_of(&s, PyList_GET_ITEM(s.found, i))] = PyList_GET_ITEM(s.found, i);
+    for (Py_ssize_t i = 0; !s.failed && i < PyList_GET_SIZE(others); i++)
+        visit_tracked(PyList_GET_ITEM(others, i), &s);
+    for (Py_ssize_t i = 0; !s.failed && i < PyList_GET_SIZE(s.found); i++) {
+        PyObject *o = PyList_GET_ITEM(s.found, i);
+        if (Py_TYPE(o)->tp_traverse != NULL)
+            Py_TYPE(o)->tp_traverse(o, visit_tracked, &s);
+    }
+    free(s.slot);
+    if (s.failed) {
+        Py_CLEAR(s.found);
+        if (!PyErr_Occurred())
+            PyErr_NoMemory();
+    }
+    return s.found;
+}
+
 /* --- what the collector tracks ------------------------------------------------------------------
  */
 
@@ -245,6 +310,7 @@ static PyObject *frame_locals(PyObject *module, PyObject *frame)
 
 PyMethodDef cm_py_referrers_methods[] = {
     {"reachable", reachable, METH_VARARGS, reachable_doc},
+    {"with_reached", with_reached, METH_VARARGS, with_reached_doc},
     {"tracked", (PyCFunction)(void (*)(void))tracked, METH_FASTCALL, tracked_doc},
     {"frame_locals", frame_locals, METH_O, frame_locals_doc},
     {NULL, NULL, 0, NULL},

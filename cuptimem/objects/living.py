@@ -168,18 +168,7 @@ def all_objects() -> list[Any]:
 
 def with_frozen(found: list[Any]) -> list[Any]:
     """Adds what `gc.freeze` hid from the collector, which is reached from the others."""
-    if gc.get_freeze_count() == 0:
-        return found
-    seen = {id(item) for item in found}
-    reached = list(found)
-    pending = [found, list(sys.modules.values())]
-    while pending:
-        for item in gc.get_referents(*pending.pop()):
-            if id(item) not in seen and gc.is_tracked(item):
-                seen.add(id(item))
-                reached.append(item)
-                pending.append([item])
-    return reached
+    return found if gc.get_freeze_count() == 0 else _core.with_reached(found, list(sys.modules.values()))
 
 
 def attributes(item: Any) -> dict[str, Any]:
