@@ -9,7 +9,8 @@
 /* Guarded by the GIL, except follow while one thread has it `used`. */
 typedef struct follower {
     PyObject_HEAD
-    cm_follow *follow; /* NULL: closed, or it failed */
+    cm_follow *follow;         /* NULL: closed, or it failed */
+    cm_stack_classes *classes; /* of its stacks, or NULL */
     bool used;
     cm_py_builder build;
 } follower;
@@ -21,6 +22,12 @@ static bool is_free(const follower *f)
     else if (f->follow == NULL)
         PyErr_SetString(PyExc_ValueError, "this Follower is closed");
     return !f->used && f->follow != NULL;
+}
+
+static void drop_classes(follower *f)
+{
+    cm_stack_classes_free(f->classes);
+    f->classes = NULL;
 }
 
 static void drop_texts(follower *f)
@@ -51,6 +58,7 @@ static void follower_dealloc(PyObject *self)
 {
     follower *f = (follower *)self;
     PyTypeObject *type = Py_TYPE(self);
+    drop_classes(f);
     cm_follow_close(f->follow);
     drop_texts(f);
     type->tp_free(self);
@@ -103,6 +111,8 @@ static PyObject *follower_read(PyObject *self, PyObject *most)
     cm_follow_got got = cm_follow_read(f->follow, records, &count, error, sizeof error);
     PyEval_RestoreThread(saved);
     f->used = false;
+    if (got == CM_FOLLOW_FAILED || got == CM_FOLLOW_AGAIN)
+        drop_classes(f); /* of a reader that is gone */
     if (got == CM_FOLLOW_FAILED) {
         cm_follow_close(f->follow);
         f->follow = NULL;
@@ -172,29 +182,52 @@ static PyObject *follower_live(PyObject *self, PyObject *ignored)
     return list;
 }
 
-/* Whether each origin is charged to a stack with the lines of one of these. */
-static bool has_lines_of(const cm_follow *follow, PyObject *stacks, bool *wanted)
+enum { LISTED = 1 << 14 }; /* blocks */
+
+/* By origin: the place in `stacks`, from 1, of a stack with the lines of the one that it is charged
+ * to; 0: none. Without the GIL. */
+static bool find_origins(follower *f, const uint32_t *stacks, size_t count, uint32_t *place)
 {
-    const cm_replay *replay = cm_follow_replay(follow);
-    cm_stack_classes *classes = cm_stack_classes_new(cm_follow_reader(follow), replay->library);
-    bool fine = classes != NULL;
-    for (Py_ssize_t i = 0; fine && i < PyTuple_GET_SIZE(stacks); i++) {
-        unsigned long stack = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(stacks, i));
+    const cm_replay *replay = cm_follow_replay(f->follow);
+    if (f->classes == NULL)
+        f->classes = cm_stack_classes_new(cm_follow_reader(f->follow), replay->library);
+    bool fine = f->classes != NULL;
+    for (size_t i = 0; fine && i < count; i++) {
         uint32_t own, other;
-        fine = !PyErr_Occurred() && cm_stack_class_of(classes, (uint32_t)stack, &own);
+        fine = cm_stack_class_of(f->classes, stacks[i], &own);
         for (size_t o = 0; fine && o < replay->origin_count; o++) {
-            fine = cm_stack_class_of(classes, replay->origin[o].stack, &other);
-            wanted[o] |= fine && own == other;
+            fine = cm_stack_class_of(f->classes, replay->origin[o].stack, &other);
+            if (fine && own == other && place[o] == 0)
+                place[o] = (uint32_t)i + 1;
         }
     }
-    cm_stack_classes_free(classes);
-    if (!fine && !PyErr_Occurred())
-        PyErr_NoMemory();
     return fine;
 }
 
-PyDoc_STRVAR(blocks_doc, "blocks(*stack ids) -> list\n\n(address, bytes, device) of all that is "
-                         "alive and charged to the lines of these stacks.");
+static PyObject *list_blocks(const cm_replay *replay, PyObject *stacks, const uint32_t *place)
+{
+    PyObject *list = PyList_New(0);
+    const cm_block *b = NULL;
+    while (list != NULL && PyList_GET_SIZE(list) < LISTED &&
+           (b = cm_blocks_next(&replay->blocks, b)) != NULL) {
+        if (place[b->origin] == 0)
+            continue;
+        bool backward = replay->origin[b->origin].phase == CM_PHASE_BACKWARD;
+        PyObject *row = Py_BuildValue("(KLNOO)", (unsigned long long)b->address, (long long)b->size,
+                                      cm_py_text(replay->device[b->device].name),
+                                      PyTuple_GET_ITEM(stacks, place[b->origin] - 1),
+                                      backward ? Py_True : Py_False);
+        if (cm_py_append(list, row) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+PyDoc_STRVAR(
+    blocks_doc,
+    "blocks(*stack ids) -> list\n\n(address, bytes, device, stack id of these, whether made "
+    "in backward) of what is alive and\ncharged to the lines of one of these stacks, at most "
+    "16,384. The first call numbers all stacks.");
 
 static PyObject *follower_blocks(PyObject *self, PyObject *stacks)
 {
@@ -202,18 +235,29 @@ static PyObject *follower_blocks(PyObject *self, PyObject *stacks)
     if (!is_free(f))
         return NULL;
     const cm_replay *replay = cm_follow_replay(f->follow);
-    bool *wanted = PyMem_Calloc(replay->origin_count + 1, sizeof *wanted);
-    PyObject *list = wanted == NULL ? PyErr_NoMemory() : PyList_New(0);
-    if (list != NULL && !has_lines_of(f->follow, stacks, wanted))
-        Py_CLEAR(list);
-    const cm_block *b = NULL;
-    while (list != NULL && (b = cm_blocks_next(&replay->blocks, b)) != NULL)
-        if (wanted[b->origin] &&
-            cm_py_append(list,
-                         Py_BuildValue("(KLN)", (unsigned long long)b->address, (long long)b->size,
-                                       cm_py_text(replay->device[b->device].name))) < 0)
-            Py_CLEAR(list);
-    PyMem_Free(wanted);
+    size_t count = (size_t)PyTuple_GET_SIZE(stacks);
+    uint32_t *ids = PyMem_Calloc(count + 1, sizeof *ids);
+    uint32_t *place = PyMem_Calloc(replay->origin_count + 1, sizeof *place);
+    PyObject *list = NULL;
+    bool fine = ids != NULL && place != NULL;
+    for (size_t i = 0; fine && i < count; i++) {
+        unsigned long id = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(stacks, (Py_ssize_t)i));
+        fine = !PyErr_Occurred();
+        ids[i] = id <= UINT32_MAX ? (uint32_t)id : CM_STACK_NONE;
+    }
+    if (fine) {
+        f->used = true;
+        PyThreadState *saved = PyEval_SaveThread();
+        fine = find_origins(f, ids, count, place);
+        PyEval_RestoreThread(saved);
+        f->used = false;
+    }
+    if (fine)
+        list = list_blocks(replay, stacks, place);
+    else if (!PyErr_Occurred())
+        PyErr_NoMemory();
+    PyMem_Free(ids);
+    PyMem_Free(place);
     return list;
 }
 

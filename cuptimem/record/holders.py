@@ -43,6 +43,8 @@ _STEPS = 8  # of a path in words
 _LENGTH = 400  # characters
 _PATIENCE_SECONDS = 2.0  # for the analysis at the end, or the share below of the time recorded
 _EVENTS_TOGETHER = 5000  # up to so many are read in the slice that searches, more in another thread
+_CAUGHT_UP = 1 << 13  # ... and of what came since, in up to so many slices:
+_TRIES = 8
 _EARLY_SECONDS = 0.5  # ... of so few events as an early search reads, on a slow machine
 _BESIDE_SECONDS = 5.0  # ... in a thread beside the program
 _PATIENCE_SHARE = 0.01
@@ -416,11 +418,11 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
         return
     # Not alive: the program goes on behind this.
     patience = max(_PATIENCE_SECONDS, look.recorded * _PATIENCE_SHARE) if look.alive else _EARLY_SECONDS
-    reading: _Reading | None = None
+    replaced: _Replaced | None = None
     read = look.growth if isinstance(look.growth, tuple) else None  # beside the program, which goes on
     source = look.source() if read is None else None
     if read is not None:
-        raw, blocks = read
+        raw, blocks, replaced = read
     elif source is None:
         return
     elif look.early and core.capture_counts()["events"] > _EVENTS_TOGETHER:
@@ -428,7 +430,9 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
         referrers.prepare()
         while not reading.is_done:
             yield
-        raw, blocks = reading.take()
+        raw, blocks, replaced = reading.take()
+        while replaced is not None and replaced.is_behind():
+            yield
     else:
         raw, blocks = _analysis(core, source, patience), None
     if raw is None:
@@ -454,9 +458,8 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
         )
         for row in rows
     ]
-    if reading is not None:
-        for row, want in zip(rows, wants, strict=True):
-            reading.replace(row, want)
+    if replaced is not None and (look.early or not replaced.is_behind()):
+        replaced.put(rows, wants)
     is_short = look.early or read is not None  # the program waits
     if is_short:
         for want in wants:
@@ -500,14 +503,17 @@ def note_in_slices(core: Any, look: HolderSearch) -> Iterator[None]:
     look.record(write)
 
 
-def read_growth(core: Any, look: HolderSearch) -> tuple[Mapping[str, Any], _Kept] | bool | None:
+def read_growth(core: Any, look: HolderSearch) -> tuple[Mapping[str, Any], _Kept, _Replaced] | bool | None:
     """The analysis that a search at the end of a window begins with, in another thread. False: nothing grows, and no
     collection has freed much. None: it would take too long."""
     source = look.source()
     raw = None if source is None else _analysis(core, source, _BESIDE_SECONDS)
     if raw is None:
         return None
-    return (raw, _Kept(raw)) if any(_growing(raw, UNDECIDED)) or _waited(raw) else False
+    rows = list(_growing(raw, UNDECIDED))
+    if source is None or not (rows or _waited(raw)):
+        return False
+    return raw, _Kept(raw), _Replaced(core, source[0], rows, _BESIDE_SECONDS)
 
 
 def _is_mostly_named(holders: Sequence[Holder]) -> bool:
@@ -558,9 +564,7 @@ class _Reading:
 
     def __init__(self, core: Any, source: tuple[str, object, int], patience: float) -> None:
         self.is_done = False
-        self._core = core
-        self._follower: Any = None  # of what has replaced its blocks since
-        self._found: tuple[Mapping[str, Any] | None, _Kept | None] = None, None
+        self._found: tuple[Mapping[str, Any] | None, _Kept | None, _Replaced | None] = None, None, None
         self._error: Exception | None = None
         try:
             _thread.start_new_thread(self._read, (core, source, patience))
@@ -572,35 +576,83 @@ class _Reading:
         try:
             raw = _analysis(core, source, patience)
             rows = [] if raw is None else list(_growing(raw, _EARLY))
-            self._found = raw, _Kept(raw) if raw is not None and rows else None
-            if any(map(_is_replaced, rows)):
-                follower = core.Follower(source[0])
-                while follower.read(_EVENTS_TOGETHER)[0] != "end":
-                    continue
-                self._follower = follower
+            if raw is not None:
+                self._found = raw, _Kept(raw) if rows else None, _Replaced(core, source[0], rows, patience)
         except own(Exception) as error:
             self._error = error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             self.is_done = True
 
-    def take(self) -> tuple[Mapping[str, Any] | None, _Kept | None]:
-        """The analysis, None: it would have taken too long; with its blocks, if anything grows. Raises what it has
-        raised."""
+    def take(self) -> tuple[Mapping[str, Any] | None, _Kept | None, _Replaced | None]:
+        """The analysis, None: it would have taken too long; with its blocks, if anything grows, and what replaces them.
+        Raises what it has raised."""
         if self._error is not None:
             raise self._error
         return self._found
 
-    def replace(self, row: Mapping[str, Any], want: Want) -> None:
-        """Searches for what is alive now of blocks that others replace, as those of a list that is joined anew in each
-        step: the analysis is of a step before."""
-        follower = self._follower
-        if follower is None or not _is_replaced(row):
+
+class _Replaced:
+    """What is alive now of sets that each step replaces by a larger one, as a list that is joined anew: the analysis,
+    which another thread made, knows the blocks of a step before. None of this may lose the search."""
+
+    def __init__(self, core: Any, path: str, rows: Iterable[Mapping[str, Any]], patience: float) -> None:
+        """In the thread of the analysis."""
+        self._core = core
+        self._stacks = tuple(dict.fromkeys(part[2] for row in rows for part in row["parts"] if _is_replaced(row)))
+        self._follower: Any = None
+        self._tries = _TRIES
+        if self._stacks:
+            try:
+                self._follower = core.Follower(path)
+                if self._read(patience):
+                    self._follower.blocks(*self._stacks)  # numbers all stacks, which takes longer than a slice may
+                else:
+                    self._follower = None
+            except own(Exception):
+                self._follower = None
+
+    def _read(self, patience: float) -> bool:
+        """Whether it has come to the end."""
+        deadline = time.thread_time() + patience
+        while (word := self._follower.read(_CAUGHT_UP)[0]) == "more":
+            if time.thread_time() >= deadline:
+                return False
+        return bool(word == "end")
+
+    def is_behind(self) -> bool:
+        """Whether the program has done more since than one slice reads: the next one goes on."""
+        if self._follower is None:
+            return False
+        try:
+            self._core.capture_sync()
+            word = self._follower.read(_CAUGHT_UP)[0]
+        except own(Exception):
+            word = ""
+        self._tries -= 1
+        if word != "end" and (word != "more" or self._tries == 0):
+            self._follower = None
+        return bool(word == "more" and self._follower is not None)
+
+    def put(self, rows: Sequence[Mapping[str, Any]], wants: Sequence[Want]) -> None:
+        """Into what is searched for."""
+        if self._follower is None:
             return
-        self._core.capture_sync()
-        if follower.read(_EVENTS_TOGETHER)[0] == "end":
-            found = follower.blocks(*(part[2] for part in row["parts"]))
-            want.blocks = [(address, size) for address, size, device in found if device == row["device"]]
+        try:
+            found = self._follower.blocks(*self._stacks)
+        except own(Exception):
+            return
+        for row, want in zip(rows, wants, strict=True):
+            if _is_replaced(row):
+                stacks = {part[2] for part in row["parts"]}
+                alive = [
+                    (address, size)
+                    for address, size, device, stack, backward in found
+                    if stack in stacks and (device, backward) == (row["device"], row["backward"])
+                ]
+                if alive:
+                    want.blocks, want.scale = alive, 1.0
+                    want.sample(_BLOCKS)
 
 
 def _is_replaced(row: Mapping[str, Any]) -> bool:
