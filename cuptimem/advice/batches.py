@@ -130,8 +130,12 @@ def accumulate(program: Program, blocks: list[Block], value: str) -> Change | st
         return "the peak is in evaluation"
     edited: list[Block] = []
     begin = {one.step: one.begin for one in program.stretches}
+    sizes: dict[int, set[int]] = {}
+    for block in of_category(blocks, "kept"):
+        sizes.setdefault(id(block.of), set()).add(block.requested)
     for whole, part in zip(blocks, scaled(program, blocks, 1 / parts), strict=True):
-        block = whole if whole.category == "kept" else part
+        is_of_all = whole.end_step is None or id(whole.of) in program.collected or len(sizes.get(id(whole.of), ())) > 2
+        block = whole if whole.category == "kept" and is_of_all else part  # else a state that is carried over
         end = program.step_end(block.step)
         if block.category != "gradient" or block.phase != "backward" or block.step not in begin or end is None:
             edited.append(block)

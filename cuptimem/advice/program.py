@@ -286,7 +286,7 @@ class Program:
     def no_optimizer(self) -> str:
         """Why there is no line where one steps."""
         if self.clock == "optimizer":
-            return "where an optimizer without states steps is not recorded: cuptimem advice --try has it"
+            return "the recording does not say where its optimizer steps: cuptimem advice --try finds out"
         return "no optimizer was seen"
 
     @cached_property

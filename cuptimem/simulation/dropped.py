@@ -41,10 +41,14 @@ _RETURNED = "return"  # no name
 def _of_line(file: str, line: int) -> str | None:
     module = tree(file)
     statement, scope = _statement(module, line) if module is not None else (None, None)
+    if statement is not None and any(isinstance(one, ast.NamedExpr) for one in ast.walk(statement)):
+        return None
     if isinstance(statement, ast.Return):
         return "" if statement.value is not None and _is_plain(statement.value) else _RETURNED
     if isinstance(statement, ast.Expr):
         call = statement.value
+        if isinstance(call, ast.Call) and any(isinstance(one, ast.Call) for one in ast.walk(call.func)):
+            return None  # what the inner call was handed may be in its result
         used = [*call.args, *(one.value for one in call.keywords)] if isinstance(call, ast.Call) else [call]
         return "" if all(_is_plain(one) for one in used) else None
     if isinstance(statement, ast.AugAssign):

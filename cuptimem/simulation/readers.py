@@ -48,7 +48,7 @@ class Readers:
         self._pending: list[dict[str, Any]] = []  # operands of the operator before
         # Variables that were let go of, of which more may follow.
         self._releasing: list[tuple[dict[str, Any], int]] = []
-        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._optimizers: dict[int, weakref.ref[Any]] = {}  # by id: a class of the program's may have no hash
         self._steppers: list[tuple[str, str, int]] = []  # where each stepped first
         self._main = threading.main_thread().ident
         self._mode: Any = _Mode(self)
@@ -74,8 +74,9 @@ class Readers:
             json.dump(log, file)
 
     def _stepped(self, optimizer: Any, *_: object) -> None:
-        if optimizer not in self._optimizers:
-            self._optimizers.add(optimizer)
+        seen = self._optimizers.get(id(optimizer))
+        if seen is None or seen() is not optimizer:
+            self._optimizers[id(optimizer)] = weakref.ref(optimizer)
             self._steppers += _outside_modules(sys._getframe(1))[:1]
 
     def _let_go(self) -> None:

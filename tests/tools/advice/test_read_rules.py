@@ -440,6 +440,8 @@ def test_what_only_variables_hold_that_are_not_read_again(tmp_path: Path, lines:
         ("total += net(x).mean().item()", ""),
         ("total += net(x).mean()", None),
         ("self.goal = net(x)", None),
+        ("hold.add(net(x)).backward()", None),
+        ("loss = float(goal := net(x))", None),
         ("goal, other = net(x)", "goal,other"),
         ("goal, other = net(x)\nkeep(other)", None),
         ("goal, self.other = net(x)", None),

@@ -254,8 +254,12 @@ def test_what_a_program_keeps_of_all_parts_of_a_batch() -> None:
     """A bank of features: two parts add as much as one batch."""
     gradient = contributor("backward", "gradient", *layer("Linear", "linear", 1))
     rows = [(10, 60, 4000, 0, contributor("forward", "activation")), (50, -1, 100, 0, gradient)]
-    one = program(*rows, (70, -1, 3000, 0, contributor("other", "kept")), (110, 160, 4000, 1, rows[0][4]))
-    assert peaks(batches.accumulate, one) == (7100, 3000 + 2000 + 100)
+    kept, state = contributor("other", "kept"), contributor("other", "kept", Frame("train.py", "main", 8))
+    carried = [
+        (80 + 100 * i, 180 + 100 * i, 600, i, state) for i in range(2)
+    ]  # for the next step: of each part its own
+    one = program(*rows, (70, -1, 3000, 0, kept), *carried, (110, 160, 4000, 1, rows[0][4]))
+    assert peaks(batches.accumulate, one) == (7700, 3000 + 300 + 2000 + 100)
 
 
 def test_what_16_bits_of_a_model_leave_of_what_is_kept() -> None:
@@ -360,7 +364,7 @@ def test_an_optimizer_whose_step_makes_no_block(tmp_path: Path) -> None:
     rows = [(50, -1, 1000, 0, gradient), (150, 160, 1000, 1, again), (250, 260, 1000, 2, again)]
     busy = (110, 120, 3000, 1, contributor("forward", "activation"))
     one = program(*rows, busy)
-    assert "where an optimizer without states steps is not recorded" in str(gradients.set_to_none(one, one.blocks, ""))
+    assert "the recording does not say where its optimizer steps" in str(gradients.set_to_none(one, one.blocks, ""))
     for places, found in (
         ([("train.py", "main", 5)], True),
         ([("train.py", "main", 5), ("train.py", "main", 6)], False),
