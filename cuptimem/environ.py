@@ -10,7 +10,6 @@ import os
 import sys
 
 from cuptimem import interpreter
-from cuptimem.errors import own
 
 TYPE_CHECKING = False
 
@@ -32,8 +31,10 @@ def _is_privileged() -> bool:
             vector = file.read()
         words = [int.from_bytes(vector[at : at + 8], sys.byteorder) for at in range(0, len(vector) - 8, 8)]
         return bool(dict(zip(words[::2], words[1::2], strict=False))[_AT_SECURE])
-    except own(OSError, KeyError):  # no /proc, or not to be read by a process with more rights
-        pass
+    except (OSError, KeyError) as error:  # no /proc, or not to be read by a process with more rights
+        core = sys.modules.get("cuptimem._core")
+        if core is not None and core.of_program(error):  # as errors.own, which a process in standby does not load
+            raise
     try:
         from cuptimem import _core
     except ImportError:  # in a subinterpreter, or where only reports are read
