@@ -36,7 +36,7 @@ def compare(programs: Sequence[suite.Program], answers: Path) -> Result:
             result.failed[program.name] = problem
             continue
         rows = judge.rows(said["advice"], program.name)
-        result.findings += judge.findings(program, rows, said)
+        result.findings += judge.findings(program, rows)
         result.alarms += judge.alarms(program, rows, said)
         for kind in ("proposals", "rejected"):
             result.advised |= {row["technique"] for row in said["advice"].get(kind, ())}

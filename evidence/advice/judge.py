@@ -93,12 +93,7 @@ def _before(program: Program, change: Change) -> int:
     return int(program.counted["before"]["reserved" if change.reserved else "allocated"])
 
 
-def _is_same(change: Change, row: Row, said: Mapping[str, Any]) -> bool:
-    """Whether the row has the change by hand: a row of checkpoint may name other modules, whose peak is another one."""
-    return change.technique != "checkpoint" or said.get("what_if", {}).get(change.key, {}).get("bytes") == row.peak
-
-
-def findings(program: Program, proposals: Sequence[Row], said: Mapping[str, Any]) -> list[Finding]:
+def findings(program: Program, proposals: Sequence[Row]) -> list[Finding]:
     """One for each technique of which a counted change saves."""
     found = []
     for technique in dict.fromkeys(change.technique for change in program.changes):
@@ -117,13 +112,11 @@ def findings(program: Program, proposals: Sequence[Row], said: Mapping[str, Any]
             ):
                 best, outcome = row, here
         saved = max(program.saved(change) for change in changes)
+        if best is not None:
+            saved = min((program.saved(change) for change in changes), key=lambda one: abs(one - best.saved))
         # Of those with a value, another value may have been proposed: their saving is judged by the what-if.
         valued = all(change.value is not None and technique != "checkpoint" for change in changes)
-        same = [program.saved(one) for one in changes if best is not None and _is_same(one, best, said)]
-        if best is not None and same and not valued:
-            saved = min(same, key=lambda one: abs(one - best.saved))
-        proposed = best.saved if best is not None and same and not valued else None
-        found.append(Finding(program.name, technique, outcome, saved, proposed))
+        found.append(Finding(program.name, technique, outcome, saved, best.saved if best and not valued else None))
     return found
 
 
@@ -156,7 +149,7 @@ def peaks(program: Program, said: Mapping[str, Any]) -> list[Peak]:
         numbers = row[0].get("bytes"), row[1].get("peak_bytes")
         found.append(Peak(program.name, "release, its row", "release", before, followed, *numbers))
     for change in program.changes:
-        if change.other or (change.technique == "release" and followed is not None):
+        if change.technique == "release" and followed is not None:
             continue
         answer = said.get("what_if", {}).get(change.key, {})
         true = _before(program, change) - program.saved(change)

@@ -71,7 +71,6 @@ class Change:
     near: tuple[str, ...] = ()  # code of lines that a reader would take for the same advice
     value: str | int | float | None = None  # of checkpoint the modules, of batch NEW:OLD, of accumulate the parts
     reserved: bool = False  # it is about reserved memory
-    other: str = ""  # what it does that no row of its technique says: no prediction or try is of it
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property

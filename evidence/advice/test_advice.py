@@ -77,29 +77,11 @@ def row(technique: str, line: int | None, saved: int, file: str = "/a/pots.py") 
 @pytest.mark.parametrize(("line", "outcome"), [(3, "right"), (4, "near"), (5, "wrong line"), (None, "wrong line")])
 def test_lines(program: suite.Program, line: int | None, outcome: str) -> None:
     proposals = judge.rows({"proposals": [row("no_grad", line, 38)]}, "pots")
-    found = {finding.technique: finding for finding in judge.findings(program, proposals, {})}
+    found = {finding.technique: finding for finding in judge.findings(program, proposals)}
     assert found["no_grad"].outcome == outcome
     assert found["no_grad"].error == pytest.approx(-0.05)
     assert found["batch"].outcome == "missed"
     assert set(found) == {"no_grad", "batch"}  # fused saves nothing
-
-
-def test_a_change_that_no_row_describes(program: suite.Program) -> None:
-    """Its peak is compared with nothing; whether its technique is found counts."""
-    apart = dataclasses.replace(program, changes=(change("no_grad", other="one iteration's graph stays"),))
-    said = {"what_if": {"no_grad": {"bytes": 66 * MIB}}, "tried": {"no_grad": {"peak_bytes": 66 * MIB}}}
-    assert len(judge.peaks(program, said)) == 3 and not judge.peaks(apart, said)
-    assert [one.outcome for one in judge.findings(apart, [], said)] == ["missed"]
-
-
-def test_a_row_of_other_modules(program: suite.Program) -> None:
-    """It is judged by the change by hand that is foretold to have its peak."""
-    by_hand = change("checkpoint", value="blocks.*", key="no_grad")
-    one = dataclasses.replace(program, changes=(by_hand,))
-    rows = judge.rows({"proposals": [row("checkpoint", 3, 30)]}, "pots")
-    for foretold, error in ((70, -0.25), (60, None)):
-        (found,) = judge.findings(one, rows, {"what_if": {"no_grad": {"bytes": foretold * MIB}}})
-        assert (found.outcome, found.error) == ("right", error)
 
 
 def test_a_line_of_a_library_is_wrong() -> None:
@@ -124,7 +106,7 @@ def test_peaks_and_page(program: suite.Program) -> None:
     assert peaks[0].error == pytest.approx(0.1)
     assert peaks[0].try_error == 0
     assert peaks[2].error is None
-    result = Result(judge.findings(program, [], {}), [], peaks, failed={"pans": "it failed"})
+    result = Result(judge.findings(program, []), [], peaks, failed={"pans": "it failed"})
     head: dict[str, object] = {"date": "today", "about": "here", "programs": 1, "changes": 3, "seen": 0}
     text = page(result, result, head)
     assert "| missed | 2 | 2 |" in text
