@@ -5,9 +5,8 @@
 
 #include "event.h"
 
-/* _apply moves parameters, their gradients and buffers, each
- * in a line of its own; the line that called it tells versions apart in which two of these are one
- * number. */
+/* _apply moves parameters, their gradients and buffers, each in a line of its own; the line that
+ * called it tells versions apart in which two of these are one number. */
 typedef struct version {
     int32_t children, parameter, buffer; /* in _apply: of submodules, then its calls of fn */
     int32_t cuda, to;                    /* their calls of _apply */

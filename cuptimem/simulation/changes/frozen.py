@@ -56,7 +56,7 @@ class Freeze(Change):
         calls.prepare(self._keep)
         grad: Any = torch.Tensor.grad
         asking = property(self._asking(grad.__get__), self._asking(grad.__set__), grad.__delete__)
-        nn.Parameter.grad = asking  # type: ignore[assignment]  # a property in the place of a descriptor
+        nn.Parameter.grad = asking  # type: ignore[assignment]  # it sees which line reads it; PyTorch's is of C
 
     def finish(self) -> None:
         if self._chosen or not self._trained:
