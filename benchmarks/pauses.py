@@ -16,7 +16,7 @@ _PROGRAM = """
 import json, sys, time
 import cuptimem, torch
 from cuptimem.objects import slices
-from cuptimem.record import holders, source_text
+from cuptimem.record import holder_search, source_text
 
 objects, seconds, blocks = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 others = [[number] for number in range(objects)]
@@ -35,8 +35,8 @@ def timed(owner, name, kind):
     setattr(owner, name, call)
 
 timed(slices, "_slice", "")
-timed(holders, "_analysis", "  of the search: reading the recording")
-timed(holders, "find", "  of the search: the search")
+timed(holder_search, "_analysis", "  of the search: reading the recording")
+timed(holder_search, "find", "  of the search: the search")
 timed(source_text, "supply", "source lines")
 
 def train():

@@ -1,5 +1,5 @@
 /* Scheduling the walk over living objects (cuptimem/objects/walks.py) and the early search for
- * holders of growing memory (cuptimem/record/holders.py), and calling them.
+ * holders of growing memory (cuptimem/record/holder_search.py), and calling them.
  *
  * A walk costs milliseconds. It follows the first two ticks, and later ticks 4, 8, 16 and so on if
  * a module or an optimizer was made since. New optimizers may begin another training (a split of a

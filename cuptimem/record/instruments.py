@@ -49,7 +49,7 @@ def _install_hooks() -> None:
     if _look_early is not None:
         # Now: the objects that an import makes would bring Python's next collection forward, in the middle of a loop.
         from cuptimem.objects import near
-        from cuptimem.record import checkpoints, holders  # noqa: F401  for what their import does
+        from cuptimem.record import checkpoints, holder_search  # noqa: F401  for what their import does
 
         near.own_modules()  # only what is imported later is looked at in a step
     if _walks or _look_early is not None:
@@ -240,11 +240,11 @@ def look_for_holders(core: "ModuleType", look: "HolderSearch") -> None:
 
 
 def read_growth(core: "ModuleType", look: "HolderSearch") -> object:
-    """See holders.read_growth. None: it is not known."""
-    from cuptimem.record import holders
+    """See holder_search.read_growth. None: it is not known."""
+    from cuptimem.record import holder_search
 
     try:
-        return holders.read_growth(core, look)
+        return holder_search.read_growth(core, look)
     except own(Exception) as error:  # as in _parts_of_look
         _problems.append(f"growth is not known before the end: {type(error).__name__}: {error}")
         return None
@@ -266,9 +266,9 @@ def look_and_collect(core: "ModuleType", look: "HolderSearch", collect: "Callabl
 def _parts_of_look(core: "ModuleType", look: "HolderSearch") -> "Iterator[None]":
     try:
         from cuptimem.objects import living
-        from cuptimem.record import holders
+        from cuptimem.record import holder_search
 
-        parts = holders.note_in_slices(core, look)
+        parts = holder_search.note_in_slices(core, look)
         goes_on = True
         while goes_on:
             with living.no_collection():  # garbage of the program's waits as long as it would without this

@@ -370,13 +370,13 @@ class Profile(Figures, Displayed, Brief):
             raise Error("this profile has recorded nothing yet")
         if run.window.foreign:
             raise Error("this profile was started by the parent process: only the parent has its tensors")
-        from cuptimem.record import holders
+        from cuptimem.record import holder_search
 
         _, source, number = recorder.snapshot_source(run.window)
         raw = recording_core().analyze(
             source, window=number, tables=("kept",), code=",".join(self.options.code) or None
         )
-        return holders.now(raw, of)
+        return holder_search.now(raw, of)
 
     @property
     def first_step(self) -> int:

@@ -175,7 +175,7 @@ class Window:
         self.closing = False
         self.closed = False
         self.whole = number == 1  # nothing in the file lies outside this window
-        self.growth: object = None  # what holders.read_growth has read of it before it closes; False: nothing grows
+        self.growth: object = None  # what read_growth has read of it before it closes; False: nothing grows
 
     @property
     def foreign(self) -> bool:
@@ -191,10 +191,10 @@ class Window:
 
 
 class HolderSearch:
-    """A search for who holds what grows (holders.py). early: while the loop runs, in its thread, which must not wait
-    for more than a few milliseconds; sooner: only if the recording will be too long for the next one; alive: at the
-    end, for who holds what is alive, too. goes_again: where garbage matters another search follows, is_again, when it
-    is collected."""
+    """A search for who holds what grows (holder_search.py). early: while the loop runs, in its thread, which must not
+    wait for more than a few milliseconds; sooner: only if the recording will be too long for the next one; alive: at
+    the end, for who holds what is alive, too. goes_again: where garbage matters another search follows, is_again, when
+    it is collected."""
 
     def __init__(
         self,

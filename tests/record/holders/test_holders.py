@@ -29,7 +29,7 @@ import cuptimem  # noqa: E402  behind torch's presence
 from cuptimem import _core, cli  # noqa: E402
 from cuptimem.objects import living, referrers  # noqa: E402
 from cuptimem.output.text import text, views  # noqa: E402
-from cuptimem.record import holders, recorder  # noqa: E402
+from cuptimem.record import holder_search, holders, recorder  # noqa: E402
 from cuptimem.report.leaks import Holder  # noqa: E402
 from tests.conftest import ROOT, Result  # noqa: E402
 
@@ -426,7 +426,7 @@ def test_what_each_step_replaces_is_searched_as_it_is_now(monkeypatch: pytest.Mo
     """The recording is read beside the program: what it has alive by then is gone when the search looks for it."""
     readings: list[Any] = []
 
-    class Reading(holders._Reading):
+    class Reading(holder_search._Reading):
         def __init__(self, *arguments: Any) -> None:
             readings.append(self)
             super().__init__(*arguments)
@@ -444,8 +444,8 @@ def test_what_each_step_replaces_is_searched_as_it_is_now(monkeypatch: pytest.Mo
 
         train(40, each, keep=False)
 
-    monkeypatch.setattr(holders, "_EVENTS_TOGETHER", 200)
-    monkeypatch.setattr(holders, "_Reading", Reading)
+    monkeypatch.setattr(holder_search, "_EVENTS_TOGETHER", 200)
+    monkeypatch.setattr(holder_search, "_Reading", Reading)
     with cuptimem.profile() as prof:
         grow()
     assert readings
@@ -517,7 +517,9 @@ def test_the_look_at_the_end_replaces_what_is_still_alive() -> None:
 
 def test_searches_only_where_something_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
-    monkeypatch.setattr(holders, "find", lambda wants, *_, **__: searched.append(len(wants)) or [() for _ in wants])
+    monkeypatch.setattr(
+        holder_search, "find", lambda wants, *_, **__: searched.append(len(wants)) or [() for _ in wants]
+    )
     with cuptimem.profile() as prof:
         train(40, keep=False)
         assert not searched
@@ -634,7 +636,7 @@ def test_a_window_that_closes_during_a_look(monkeypatch: pytest.MonkeyPatch) -> 
         others.append(cuptimem.profile().__enter__())
         return find(wants, error, **how)
 
-    monkeypatch.setattr(holders, "find", closes)
+    monkeypatch.setattr(holder_search, "find", closes)
     prof = cuptimem.profile().__enter__()
     train(30)
     others[0].__exit__(None, None, None)
@@ -656,7 +658,7 @@ def test_a_handlers_exception_reaches_the_program(monkeypatch: pytest.MonkeyPatc
     before = signal.signal(signal.SIGUSR1, handler)
     try:
         for called in (train, lambda steps: None):  # by an early look, and by the one at the end
-            monkeypatch.setattr(holders, "_analysis", interrupted)
+            monkeypatch.setattr(holder_search, "_analysis", interrupted)
             with pytest.raises(Alarm), cuptimem.profile():
                 called(40)
     finally:
@@ -680,15 +682,15 @@ def test_a_child_forked_during_a_search_collects_garbage() -> None:
 def test_a_long_reading_is_beside_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program's thread goes on with its steps, and searches when what was read is there."""
     threads: list[int] = []
-    readings: list[holders._Reading] = []
-    may_read, analysis, begin = threading.Event(), holders._analysis, holders._Reading.__init__
+    readings: list[holder_search._Reading] = []
+    may_read, analysis, begin = threading.Event(), holder_search._analysis, holder_search._Reading.__init__
 
     def analysis_here(*arguments: Any) -> Any:
         threads.append(threading.get_ident())
         assert len(threads) > 1 or may_read.wait(60)
         return analysis(*arguments)
 
-    def begin_here(reading: holders._Reading, *arguments: Any) -> None:
+    def begin_here(reading: holder_search._Reading, *arguments: Any) -> None:
         readings.append(reading)
         begin(reading, *arguments)
 
@@ -699,9 +701,9 @@ def test_a_long_reading_is_beside_the_program(monkeypatch: pytest.MonkeyPatch) -
                 time.sleep(0.001)
             assert len(readings) == 1 and threads[0] != threading.get_ident()
 
-    monkeypatch.setattr(holders._Reading, "__init__", begin_here)
-    monkeypatch.setattr(holders, "_EVENTS_TOGETHER", 0)
-    monkeypatch.setattr(holders, "_analysis", analysis_here)
+    monkeypatch.setattr(holder_search._Reading, "__init__", begin_here)
+    monkeypatch.setattr(holder_search, "_EVENTS_TOGETHER", 0)
+    monkeypatch.setattr(holder_search, "_analysis", analysis_here)
     with cuptimem.profile() as prof:
         train(48, each)
     # The end's; where another reading has begun beside it, either thread may come to its analysis first.
@@ -714,8 +716,8 @@ def test_a_reading_that_fails_is_a_problem_of_the_recording(monkeypatch: pytest.
     def fails(*arguments: Any) -> Any:
         raise OSError("no more memory")
 
-    monkeypatch.setattr(holders, "_EVENTS_TOGETHER", 0)
-    monkeypatch.setattr(holders, "_analysis", fails)
+    monkeypatch.setattr(holder_search, "_EVENTS_TOGETHER", 0)
+    monkeypatch.setattr(holder_search, "_analysis", fails)
     with cuptimem.profile() as prof:
         train(48)
     assert prof.report.environment["problems"] == "holders are not known: OSError: no more memory"
@@ -728,10 +730,10 @@ def test_an_analysis_that_takes_too_long_is_left(monkeypatch: pytest.MonkeyPatch
             assert not progress(0.5)
             raise KeyboardInterrupt
 
-    assert holders._analysis(Slow, ("", "", 0), -1.0) is None
+    assert holder_search._analysis(Slow, ("", "", 0), -1.0) is None
     monkeypatch.setattr(Slow, "analyze", lambda *arguments, **options: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        holders._analysis(Slow, ("", "", 0), -1.0)
+        holder_search._analysis(Slow, ("", "", 0), -1.0)
 
 
 def test_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
