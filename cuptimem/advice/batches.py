@@ -99,7 +99,10 @@ def batch(program: Program, blocks: list[Block], value: str) -> Change | str:
 
 
 def _input_line(program: Program, blocks: list[Block]) -> Frame | None:
-    """Where the batch is made: the line of a step's first input that is not small beside the largest."""
+    """Where the batch's size is given: the DataLoader's line, else that of a step's first input that is not small
+    beside the largest."""
+    if (frame := program.loader_frame) is not None:
+        return frame
     inputs = [one for one in of_category(blocks, "input") if one.step >= 0 and one.step not in program.evaluated]
     if not inputs:
         return program.forward_frame

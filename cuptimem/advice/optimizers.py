@@ -47,8 +47,9 @@ def sgd(program: Program, blocks: list[Block], value: str) -> Change | str:
     if not state:
         return _NO_STATE
     edited = _without(blocks, state + _temporaries(program, blocks))
-    frame = program.optimizer_frames[0] if program.optimizer_frames else None
-    return Change(edited, frame, "torch.optim.SGD without momentum", "another optimizer: it learns differently")
+    return Change(
+        edited, program.optimizer_frame, "torch.optim.SGD without momentum", "another optimizer: it learns differently"
+    )
 
 
 def adam8bit(program: Program, blocks: list[Block], value: str) -> Change | str:
@@ -69,8 +70,12 @@ def adam8bit(program: Program, blocks: list[Block], value: str) -> Change | str:
         else block
         for block in _without(blocks, _temporaries(program, blocks))
     ]
-    frame = program.optimizer_frames[0] if program.optimizer_frames else None
-    return Change(edited, frame, "an 8-bit AdamW, such as bitsandbytes.optim.AdamW8bit", "states of 8 bits: numerics")
+    return Change(
+        edited,
+        program.optimizer_frame,
+        "an 8-bit AdamW, such as bitsandbytes.optim.AdamW8bit",
+        "states of 8 bits: numerics",
+    )
 
 
 def factored(program: Program, blocks: list[Block], value: str) -> Change | str:
@@ -84,8 +89,7 @@ def factored(program: Program, blocks: list[Block], value: str) -> Change | str:
         for block in _without(blocks, _temporaries(program, blocks))
     ]
     edited += _loops(program, blocks, _ADAFACTOR_LOOP)
-    frame = program.optimizer_frames[0] if program.optimizer_frames else None
-    return Change(edited, frame, "torch.optim.Adafactor", "another optimizer: it learns differently")
+    return Change(edited, program.optimizer_frame, "torch.optim.Adafactor", "another optimizer: it learns differently")
 
 
 def _sizes(blocks: list[Block]) -> list[int]:
@@ -116,8 +120,7 @@ def fused(program: Program, blocks: list[Block], value: str) -> Change | str:
         return _NO_TEMPORARY
     if not _all_in(temporaries, _HAVE_FUSED):
         return "the optimizer is none of PyTorch's that can be fused"
-    frame = program.optimizer_frames[0] if program.optimizer_frames else None
-    return Change(_without(blocks, temporaries), frame, "fused=True for the optimizer of this line")
+    return Change(_without(blocks, temporaries), program.optimizer_frame, "fused=True for the optimizer of this line")
 
 
 def no_foreach(program: Program, blocks: list[Block], value: str) -> Change | str:
@@ -130,8 +133,9 @@ def no_foreach(program: Program, blocks: list[Block], value: str) -> Change | st
         return "the optimizer is none of PyTorch's"
     loop = _ADAM_LOOP if _all_in(temporaries, _IS_ADAM) else _LOOP
     edited = _without(blocks, temporaries) + _loops(program, blocks, loop)
-    frame = program.optimizer_frames[0] if program.optimizer_frames else None
-    return Change(edited, frame, "foreach=False for the optimizer of this line", "a launch for each parameter")
+    return Change(
+        edited, program.optimizer_frame, "foreach=False for the optimizer of this line", "a launch for each parameter"
+    )
 
 
 def _for_one(program: Program, blocks: list[Block], gradients: list[Block]) -> float:

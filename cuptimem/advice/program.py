@@ -9,7 +9,7 @@ from functools import cached_property
 
 from cuptimem.advice.positions import FOREVER as FOREVER
 from cuptimem.advice.positions import GAP as GAP
-from cuptimem.advice.readers import Life, Readers, without_mode
+from cuptimem.advice.readers import Life, Loader, Optimizer, Readers, without_mode
 from cuptimem.errors import core
 from cuptimem.report.contents import Contributor
 from cuptimem.report.lives import Lives
@@ -108,7 +108,8 @@ class Program:
         self._base = core().edit_base(rows.birth, rows.end, rows.bytes)
         self._index = {id(block): i for i, block in enumerate(self.blocks)}
         self.peak, self.at = self.replay(self.blocks)
-        self._stepped = readers.optimizers if readers is not None else ()
+        self._stepped: tuple[Optimizer, ...] = readers.optimizers if readers is not None else ()
+        self._loaders: tuple[Loader, ...] = readers.loaders if readers is not None else ()
         self.beside: Program | None = None  # the same program as a run with readers has it
         self.read, self.scratch = readers.lives(self.blocks) if readers is not None else ({}, frozenset())  # by birth
 
@@ -280,7 +281,22 @@ class Program:
         made = self.optimizer_blocks
         lines = _lines((user_frame(block.of.origin or block.of.stack), block.bytes) for block in made)
         of = self.beside or self
-        return lines or list(of._stepped)
+        return lines or [one.steps for one in of._stepped]
+
+    @property
+    def optimizer_frame(self) -> Frame | None:
+        """Where another optimizer is written: the line that makes the one with the most bytes. Where that is not known,
+        or several step at one line, the line that steps."""
+        steps = next(iter(self.optimizer_frames), None)
+        seen = (self.beside or self)._stepped
+        made = [one.made for one in seen if len(seen) == 1 or (steps is not None and one.steps.same_line(steps))]
+        return made[0] if len(made) == 1 and made[0] is not None else steps
+
+    @property
+    def loader_frame(self) -> Frame | None:
+        """Where a DataLoader of the steps' batch is made; None: readers know of none."""
+        of = self.beside or self
+        return next((one.made for one in of._loaders if one.batch == of.samples), None)
 
     @property
     def no_optimizer(self) -> str:

@@ -126,6 +126,22 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
+class Optimizer:
+    """The program's line at which it stepped first, and that at which it is made, where one led there."""
+
+    steps: Frame
+    made: Frame | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """A DataLoader: the samples of its batch, and the program's line at which it is made."""
+
+    batch: int
+    made: Frame
+
+
+@dataclass(frozen=True, slots=True)
 class Life:
     """Of one block. Moments are positions. inputs: births of the blocks that its operator read. next: of the operator
     behind that."""
@@ -193,7 +209,11 @@ class Readers:
         with open(path, encoding="utf-8") as file:
             self._log = json.load(file)
         self._begins = [one * GAP for one in self._log["begins"]]
-        self.optimizers = tuple(Frame(*one) for one in self._log["optimizers"])  # where each stepped first
+        self.optimizers = tuple(
+            Optimizer(Frame(*one["steps"]), Frame(*one["made"]) if one["made"] else None)
+            for one in self._log["optimizers"]
+        )
+        self.loaders = tuple(Loader(size, Frame(*line)) for size, line in self._log["loaders"])
 
     def lives(self, blocks: "list[Block]") -> tuple[dict[int, Life], frozenset[int]]:
         """By birth: each block is that of its operator with the size of its storage, which ended as its holders did.

@@ -21,13 +21,14 @@ from torch.utils._pytree import tree_leaves
 from cuptimem.simulation.casts import Casts
 from cuptimem.simulation.dropped import drops
 from cuptimem.simulation.last_use import let_go, unread
+from cuptimem.simulation.makers import Line, Makers
 from cuptimem.simulation.modules import Modules
 from cuptimem.simulation.operands import in_place_of, is_idle
 from cuptimem.simulation.places import is_programs, statement
 
 _cuda: Any = torch.cuda
 
-Place = tuple[tuple[str, str, int], ...]  # files, functions and lines
+Place = tuple[Line, ...]
 
 _OURS = 2  # references to a value while they are counted: a variable's and an argument's
 _MEMBERS = 64  # of a list or dictionary that are looked at
@@ -49,7 +50,8 @@ class Readers:
         # Variables that were let go of, of which more may follow.
         self._releasing: list[tuple[dict[str, Any], int]] = []
         self._optimizers: dict[int, weakref.ref[Any]] = {}  # by id: a class of the program's may have no hash
-        self._steppers: list[tuple[str, str, int]] = []  # where each stepped first
+        self._steppers: list[dict[str, Line | None]] = []  # where each stepped first, and where it was made
+        self._makers = Makers()
         self._main = threading.main_thread().ident
         self._mode: Any = _Mode(self)
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
@@ -60,6 +62,7 @@ class Readers:
         self._hooks.__enter__()
         self._mode.__enter__()
         self._casts.start(self._cast)
+        self._makers.start()
         register_optimizer_step_post_hook(self._stepped)
 
     def finish(self, path: str) -> None:
@@ -70,14 +73,15 @@ class Readers:
         self._modules.finish()
         with open(path, "w", encoding="utf-8") as file:
             places = [{"lines": place, "drops": drops(place)} for place in self._places]
-            log = {"begins": self._begins, "blocks": self._blocks, "places": places, "optimizers": self._steppers}
-            json.dump(log, file)
+            made = {"optimizers": self._steppers, "loaders": self._makers.loaders}
+            json.dump({"begins": self._begins, "blocks": self._blocks, "places": places, **made}, file)
 
     def _stepped(self, optimizer: Any, *_: object) -> None:
         seen = self._optimizers.get(id(optimizer))
         if seen is None or seen() is not optimizer:
             self._optimizers[id(optimizer)] = weakref.ref(optimizer)
-            self._steppers += _outside_modules(sys._getframe(1))[:1]
+            for steps in _outside_modules(sys._getframe(1))[:1]:
+                self._steppers.append({"steps": steps, "made": self._makers.line_of(optimizer)})
 
     def _let_go(self) -> None:
         """Of what variables hold unread: as the next iteration would bind them again."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from cuptimem.advice import batches, in_place, no_grad, precision, release
+from cuptimem.advice import batches, in_place, no_grad, optimizers, precision, release
 from cuptimem.advice.program import Program
 from cuptimem.advice.readers import Readers, Variable
 from cuptimem.advice.technique import Change
@@ -22,15 +22,17 @@ REPORT: Any = None  # the recording is not asked here
 TRAINS, METRIC = ("train.py", "main", 7), ("train.py", "main", 8)
 
 
-def program(tmp_path: Path, *given: dict[str, Any]) -> Program:
-    """Of blocks of 100 bytes, if no other number is given.
+def program(tmp_path: Path, *given: dict[str, Any], makes: dict[str, Any] | None = None) -> Program:
+    """Of blocks of 100 bytes, if no other number is given. makes: its optimizers and loaders.
 
     A row has first and last moment, and what differs from a block that nothing reads.
 
     stack: where it is made. is_logged: whether an operator made it for a tensor."""
     blocks = [dict(one) for one in given]
     rows = [
-        test_rules.contributor("forward", block.pop("category", "activation"), *block.pop("stack", (LINE,)))
+        test_rules.contributor(
+            block.pop("phase", "forward"), block.pop("category", "activation"), *block.pop("stack", (LINE,))
+        )
         for block in blocks
     ]
     log = []
@@ -52,7 +54,8 @@ def program(tmp_path: Path, *given: dict[str, Any]) -> Program:
         )
     path = tmp_path / "readers.json"
     places = [{"lines": [TRAINS], "drops": None}, {"lines": [METRIC], "drops": "x"}, {"lines": [METRIC], "drops": None}]
-    path.write_text(json.dumps({"begins": list(range(0, 90, 2)), "blocks": log, "places": places, "optimizers": []}))
+    makes = {"optimizers": [], "loaders": [], **(makes or {})}
+    path.write_text(json.dumps({"begins": list(range(0, 90, 2)), "blocks": log, "places": places, **makes}))
     spans = [
         (block["begin"], block["last"], block.get("bytes", 100), 0, row)
         for block, row in zip(blocks, rows, strict=True)
@@ -482,3 +485,39 @@ def test_gradients_of_what_is_returned(tmp_path: Path) -> None:
     script.write_text("def score(x):\n  return net(x)\na = score(x)\nprint(a.item())\nb = score(x)\nb.backward()\n")
     for line, said in ((3, "a"), (5, None)):
         assert dropped.drops(((str(script), "score", 2), (str(script), "<module>", line))) == said
+
+
+MADE, ELSEWHERE = ("train.py", "build", 2), ("train.py", "main", 5)
+STATE = {"begin": 3, "last": -1, "category": "optimizer state"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "line"),
+    [
+        ([{"steps": TRAINS, "made": MADE}], 2),
+        ([{"steps": TRAINS, "made": None}], 7),  # a library made it
+        ([{"steps": METRIC, "made": ELSEWHERE}, {"steps": TRAINS, "made": MADE}], 2),  # that of most bytes
+        ([{"steps": TRAINS, "made": MADE}, {"steps": TRAINS, "made": ELSEWHERE}], 7),  # of which is not known
+        ([], None),
+    ],
+)
+def test_another_optimizer_is_written_where_it_is_made(
+    tmp_path: Path, seen: list[dict[str, Any]], line: int | None
+) -> None:
+    step = {"begin": 5, "last": 7, "category": "temporary", "phase": "optimizer", "stack": (Frame(*TRAINS),)}
+    one = program(tmp_path, STATE, *([step] if len(seen) > 1 else []), makes={"optimizers": seen})
+    change = optimizers.sgd(one, one.blocks, "")
+    assert isinstance(change, Change)
+    assert (change.frame.line if change.frame is not None else None) == line
+
+
+@pytest.mark.parametrize(("samples", "line"), [(8, 2), (4, 3)])
+def test_another_batch_is_written_where_its_loader_is_made(tmp_path: Path, samples: int, line: int) -> None:
+    """Not where a loader of other batches is, as one for evaluation."""
+    first = {"begin": 3, "last": 60, "bytes": 8192, "category": "input", "shape": [samples, 256], "objects": [held(60)]}
+    loaders = [[16, ELSEWHERE], [8, MADE]]
+    one = program(tmp_path, first, makes={"loaders": loaders})
+    one.beside = one
+    change = batches.batch(one, one.blocks, "")
+    assert isinstance(change, Change) and change.frame is not None
+    assert change.frame.line == line

@@ -1,0 +1,86 @@
+"""Where the program makes its optimizers and DataLoaders: there, another one is written in their place."""
+
+import functools
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer
+from torch.utils.data import DataLoader
+
+from cuptimem import _core
+from cuptimem.errors import own
+from cuptimem.simulation.changes.change import patch
+from cuptimem.simulation.places import is_programs
+
+Line = tuple[str, str, int]  # file, function, line
+
+
+class Makers:
+    def __init__(self) -> None:
+        self._lines: dict[int, tuple[weakref.ref[Any], Line]] = {}  # by id: a class of the program may have no hash
+        # Samples of a batch, where autograd was on when it was first iterated: in training; then the others.
+        self._of_training: list[tuple[int, Line]] = []
+        self._others: list[tuple[int, Line]] = []
+        self._seen: dict[int, weakref.ref[Any]] = {}
+
+    def start(self) -> None:
+        """Before the program's first line."""
+        for made in (Optimizer, DataLoader):
+            patch(made, "__init__", self._noting)
+        patch(DataLoader, "__iter__", self._iterating)
+
+    @property
+    def loaders(self) -> list[tuple[int, Line]]:
+        return self._of_training + self._others
+
+    def line_of(self, made: Any) -> Line | None:
+        """None: no line of the program led there."""
+        known, line = self._lines.get(id(made), (None, None))
+        return line if known is not None and known() is made else None
+
+    def _noting(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)  # Lightning reads the signature of a loader
+        def init(this: Any, *arguments: Any, **keywords: Any) -> None:
+            original(this, *arguments, **keywords)
+            line = _maker(this)
+            if line is not None:
+                self._lines[id(this)] = weakref.ref(this), line
+
+        return init
+
+    def _iterating(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def iterate(this: Any) -> Any:
+            known = self._seen.get(id(this))
+            if known is None or known() is not this:
+                self._seen[id(this)] = weakref.ref(this)
+                self._note(this)
+            return original(this)
+
+        return iterate
+
+    def _note(self, loader: Any) -> None:
+        line, size = self.line_of(loader), loader.batch_size
+        if size is None:
+            try:
+                size = loader.batch_sampler.batch_size
+            except own(Exception):  # the program's own class, which may have none, or anything in its place
+                return
+        if line is not None and isinstance(size, int):
+            (self._of_training if torch.is_grad_enabled() else self._others).append((size, line))
+
+
+def _maker(made: Any) -> Line | None:
+    """The program's line that makes an object, outside of the object's own methods."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        if is_programs(code.co_filename):
+            first = code.co_varnames[0] if code.co_argcount else ""
+            if _core.frame_locals(frame).get(first) is not made:
+                return code.co_filename, code.co_qualname, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]  # None behind the outermost
+    return None
