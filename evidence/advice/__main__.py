@@ -35,11 +35,9 @@ def compare(programs: Sequence[suite.Program], answers: Path) -> Result:
         if problem:
             result.failed[program.name] = problem
             continue
-        rows = judge.rows(said["advice"], program.name)
+        rows = judge.rows(program, said)
         result.findings += judge.findings(program, rows)
         result.alarms += judge.alarms(program, rows, said)
-        for kind in ("proposals", "rejected"):
-            result.advised |= {row["technique"] for row in said["advice"].get(kind, ())}
         result.peaks += judge.peaks(program, said)
     return result
 

@@ -107,7 +107,7 @@ several = tries.run(
 )
 found = {tried.change: tried for tried in several}
 answers |= {key: dataclasses.asdict(found.get(text, found[""])) for key, text in able.items()}
-json.dump({"tried": answers, "unread": several[0].unread, "unchanged": several[0].peak_bytes}, sys.stdout)
+json.dump({"tried": answers, "unread": several[0].unread, "unchanged": dataclasses.asdict(several[0])}, sys.stdout)
 """
 
 

@@ -21,6 +21,7 @@ class Row:
     lines: frozenset[int]  # of the program
     saved: int
     peak: int
+    tried: bool = False  # what it saves was tried: nothing is predicted of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +83,24 @@ def lines_of(frame: Mapping[str, Any] | None, name: str) -> frozenset[int]:
     return frozenset({int(frame["line"])})
 
 
-def rows(answer: Mapping[str, Any], name: str) -> list[Row]:
-    return [
-        Row(row["technique"], lines_of(row["line"], name), int(row["saved"]), int(row["bytes"]))
-        for row in answer.get("proposals", ())
+def rows(program: Program, said: Mapping[str, Any]) -> list[Row]:
+    """What `cuptimem advice --try` proposes: what a recording predicts, and what no rule predicts but a try shows."""
+    found = [
+        Row(row["technique"], lines_of(row["line"], program.name), int(row["saved"]), int(row["bytes"]))
+        for row in said["advice"].get("proposals", ())
     ]
+    predicted = {row["technique"] for kind in ("proposals", "rejected") for row in said["advice"].get(kind, ())}
+    for change in program.changes:
+        attempt = said.get("tried", {}).get(change.key, {})
+        what = "reserved_bytes" if change.reserved else "peak_bytes"
+        if change.technique in predicted or change.value is not None or attempt.get(what) is None:
+            continue
+        before = int(said["unchanged"][what])
+        saved = before - int(attempt[what])
+        if saved >= LEAST * before:
+            lines = lines_of(attempt["frame"], program.name)
+            found.append(Row(change.technique, lines, saved, int(attempt[what]), True))
+    return found
 
 
 def _before(program: Program, change: Change) -> int:
@@ -116,7 +130,8 @@ def findings(program: Program, proposals: Sequence[Row]) -> list[Finding]:
             saved = min((program.saved(change) for change in changes), key=lambda one: abs(one - best.saved))
         # Of those with a value, another value may have been proposed: their saving is judged by the what-if.
         valued = all(change.value is not None and technique != "checkpoint" for change in changes)
-        found.append(Finding(program.name, technique, outcome, saved, best.saved if best and not valued else None))
+        is_judged = best is not None and not valued and not best.tried
+        found.append(Finding(program.name, technique, outcome, saved, best.saved if best and is_judged else None))
     return found
 
 

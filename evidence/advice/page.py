@@ -15,9 +15,10 @@ HEAD = """\
 `make advice`: {about}.
 {programs} programs, {changes} changes by hand; {seen} of the programs were seen by whoever made a rule.
 
-Each program was recorded unchanged and cuptimem asked (`cuptimem advice`) by a process that reads no changed program
-and no truth. The truth is `torch.cuda.max_memory_allocated()` of the program changed by hand, on the same simulated
-device without cuptimem (`python -m evidence.advice.truth`). A change saves if that is 2 % of the peak or more.
+Each program was recorded unchanged and cuptimem asked (`cuptimem advice --try`) by a process that reads no changed
+program and no truth. What no rule predicts is proposed where its try saves; of such a row no saving is judged. The
+truth is `torch.cuda.max_memory_allocated()` of the program changed by hand, on the same simulated device without
+cuptimem (`python -m evidence.advice.truth`). A change saves if that is 2 % of the peak or more.
 """
 COLUMNS = (
     "technique",
@@ -39,7 +40,6 @@ class Result:
     findings: list[Finding] = field(default_factory=list)
     alarms: list[Alarm] = field(default_factory=list)
     peaks: list[Peak] = field(default_factory=list)
-    advised: set[str] = field(default_factory=set)  # techniques that are proposed or rejected in some program
     failed: dict[str, str] = field(default_factory=dict)  # by program
 
 
@@ -64,9 +64,6 @@ def totals(result: Result) -> dict[str, str]:
         "proposed at a line beside it": str(outcomes.count("near")),
         "proposed at a wrong line": str(outcomes.count("wrong line")),
         "missed": str(outcomes.count("missed")),
-        "of these, techniques that are not advised anywhere": str(
-            sum(f.outcome == "missed" and f.technique not in result.advised for f in found)
-        ),
         "false alarms, free": str(sum(alarm.free for alarm in real)),
         "false alarms, trades": str(sum(not alarm.free for alarm in real)),
         "proposed, but counted by nobody": str(sum(not alarm.counted for alarm in result.alarms)),

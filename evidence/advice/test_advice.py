@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import Any
 
 import pytest
 
@@ -74,9 +75,13 @@ def row(technique: str, line: int | None, saved: int, file: str = "/a/pots.py") 
     return {"technique": technique, "line": frame, "saved": saved * MIB, "bytes": (100 - saved) * MIB}
 
 
+def advised(*proposals: dict[str, object]) -> dict[str, Any]:
+    return {"advice": {"proposals": proposals}}
+
+
 @pytest.mark.parametrize(("line", "outcome"), [(3, "right"), (4, "near"), (5, "wrong line"), (None, "wrong line")])
 def test_lines(program: suite.Program, line: int | None, outcome: str) -> None:
-    proposals = judge.rows({"proposals": [row("no_grad", line, 38)]}, "pots")
+    proposals = judge.rows(program, advised(row("no_grad", line, 38)))
     found = {finding.technique: finding for finding in judge.findings(program, proposals)}
     assert found["no_grad"].outcome == outcome
     assert found["no_grad"].error == pytest.approx(-0.05)
@@ -84,12 +89,30 @@ def test_lines(program: suite.Program, line: int | None, outcome: str) -> None:
     assert set(found) == {"no_grad", "batch"}  # fused saves nothing
 
 
-def test_a_line_of_a_library_is_wrong() -> None:
-    assert not judge.rows({"proposals": [row("no_grad", 3, 38, "/lib/adam.py")]}, "pots")[0].lines
+def test_a_line_of_a_library_is_wrong(program: suite.Program) -> None:
+    assert not judge.rows(program, advised(row("no_grad", 3, 38, "/lib/adam.py")))[0].lines
+
+
+def test_what_is_tried_alone_is_proposed(program: suite.Program) -> None:
+    """Where no rule predicts it and no value was chosen for the try."""
+    frame = {"file": "/a/pots.py", "line": 3}
+    trying = {
+        "unchanged": {"peak_bytes": 100 * MIB, "reserved_bytes": 200 * MIB},
+        "tried": {
+            "no_grad": {"peak_bytes": 60 * MIB, "frame": frame},
+            "fused": {"peak_bytes": 99 * MIB, "frame": frame},
+            "batch": {"peak_bytes": 50 * MIB, "frame": frame},
+        },
+    }
+    rows = judge.rows(program, {**advised(), **trying})
+    assert [(one.technique, one.saved, one.tried) for one in rows] == [("no_grad", 40 * MIB, True)]
+    found = judge.findings(program, rows)[0]
+    assert (found.outcome, found.error) == ("right", None)
+    assert not any(one.tried for one in judge.rows(program, {**advised(row("no_grad", 3, 38)), **trying}))
 
 
 def test_alarms(program: suite.Program) -> None:
-    proposals = judge.rows({"proposals": [row("fused", 3, 10), row("sgd", 3, 10), row("no_grad", 3, 40)]}, "pots")
+    proposals = judge.rows(program, advised(row("fused", 3, 10), row("sgd", 3, 10), row("no_grad", 3, 40)))
     found = judge.alarms(program, proposals, {})
     assert [(alarm.technique, alarm.free, alarm.counted) for alarm in found] == [
         ("fused", True, True),
@@ -154,7 +177,7 @@ def test_a_row_of_release_is_judged_by_itself(program: suite.Program, followed: 
         "tried": {"release": {"peak_bytes": 60 * MIB}},
         "followed": {"error": "it failed"} if followed is None else {"allocated": followed * MIB},
     }
-    found = judge.alarms(mine, judge.rows({"proposals": [row("release", 3, 40)]}, "pots"), said)
+    found = judge.alarms(mine, judge.rows(mine, advised(row("release", 3, 40))), said)
     assert len(found) == alarms and all(alarm.free and alarm.counted for alarm in found)
     peaks = [peak for peak in judge.peaks(mine, said) if peak.technique == "release"]
     assert [peak.key for peak in peaks] == ["release" if followed is None else "release, its row"]
