@@ -40,6 +40,8 @@ void cm_growth_die(cm_growth_deaths *deaths, uint32_t steps, uint32_t birth, uin
         deaths->born_since += (double)bytes;
     deaths->alive[birth / width] += (double)bytes;
     deaths->alive[passed / width] -= (double)bytes;
+    deaths->blocks[birth / width]++;
+    deaths->blocks[passed / width]--;
 }
 
 void cm_growth_add_deaths(cm_growth_deaths *into, const cm_growth_deaths *from)
@@ -55,8 +57,10 @@ void cm_growth_add_deaths(cm_growth_deaths *into, const cm_growth_deaths *from)
     into->count += from->count;
     into->bytes += from->bytes;
     into->born_since += from->born_since;
-    for (size_t i = 0; i <= CM_GROWTH_BUCKETS; i++)
+    for (size_t i = 0; i <= CM_GROWTH_BUCKETS; i++) {
         into->alive[i] += from->alive[i];
+        into->blocks[i] += from->blocks[i];
+    }
 }
 
 /* --- births -------------------------------------------------------------------------------- */
@@ -250,6 +254,55 @@ static void doubt_by_epochs(const cm_growth_case *c, const spread *s, cm_growth_
         out->verdict = CM_GROWTH_EPOCH;
 }
 
+/* --- a queue that falls behind ------------------------------------------------------------- */
+
+/* Old blocks alive in each bucket, by number: those that died later, and survivors. */
+static void old_count(const cm_growth_case *c, double alive[CM_GROWTH_BUCKETS])
+{
+    uint32_t width = cm_growth_width(c->steps);
+    double count = 0;
+    size_t next = 0, births = proving(c);
+    for (uint32_t b = 0; b < CM_GROWTH_BUCKETS; b++) {
+        count += c->deaths->blocks[b];
+        while (next < births && c->birth[next].step / width <= b)
+            count += (double)c->birth[next++].count;
+        alive[b] = count;
+    }
+}
+
+/* Whether the number of blocks rises straight. A balanced queue drifts by chance, but not so; one
+ * with a bound has as many in the end as before, whatever their sizes are. */
+static bool rises_straight(const cm_growth_case *c, const spread *s)
+{
+    double alive[CM_GROWTH_BUCKETS], slack = (double)blocks(s) / (double)s->count;
+    uint32_t width = cm_growth_width(c->steps);
+    uint32_t from = (s->from - 1) / width, to = (c->steps - 1 - c->fleeting) / width;
+    if (to < from + 3)
+        return false;
+    old_count(c, alive);
+    double whole = alive[to] - alive[from], slope = whole / (double)(to - from);
+    slack += whole * CM_GROWTH_STRAIGHT_PERCENT / 100;
+    for (uint32_t b = from; b <= to; b++) {
+        double off = alive[b] - alive[from] - slope * (double)(b - from);
+        if (off > slack || off < -slack)
+            return false;
+    }
+    return whole >= CM_GROWTH_BIRTHS * (double)blocks(s) / (double)s->count;
+}
+
+static cm_growth_result judge_queue(const cm_growth_case *c, const spread *all)
+{
+    cm_growth_result out = {0};
+    uint32_t span = c->steps - all->from;
+    if (all->count < CM_GROWTH_BIRTHS || c->steps - 1 - all->last > span / 3 ||
+        !rises_straight(c, all) || !grows_despite_evictions(c, all, &out))
+        return out;
+    out.evidence = blocks(all);
+    out.verdict = CM_GROWTH_LEAK;
+    doubt_by_epochs(c, all, &out);
+    return out;
+}
+
 /* --- survivors ----------------------------------------------------------------------------- */
 
 static cm_growth_result judge_late(const cm_growth_case *c, const spread *all, size_t start)
@@ -330,18 +383,21 @@ cm_growth_result cm_growth_survivors(const cm_growth_case *c)
     spread all = measure(c->birth + begin, end - begin, warm, c->steps);
     uint32_t span = c->steps - warm;
     bool early = (uint64_t)(all.birth[0].step - warm) * 3 < span;
+    bool evicts = c->deaths != NULL && c->deaths->count > 0 && c->deaths->last > warm;
+    size_t older = 0; /* than the youngest that was evicted: a queue has freed all of these */
+    while (evicts && older < all.count && all.birth[older].step <= c->deaths->youngest)
+        older++;
+    if (evicts && older < CM_GROWTH_HINT) {
+        out = judge_queue(c, &all);
+        if (out.verdict != CM_GROWTH_NOTHING)
+            return out;
+    }
     if (early) {
-        bool evicts = c->deaths != NULL && c->deaths->count > 0 && c->deaths->last > warm;
         spread proven = all;
-        if (evicts) { /* a queue has freed everything older */
-            size_t count = 0;
-            while (count < all.count && all.birth[count].step <= c->deaths->youngest)
-                count++;
-            if (count >= CM_GROWTH_HINT)
-                proven = measure(all.birth, count, warm, c->steps);
-            else
-                proven.count = 0;
-        }
+        if (evicts && older >= CM_GROWTH_HINT)
+            proven = measure(all.birth, older, warm, c->steps);
+        else if (evicts)
+            proven.count = 0;
         if (proven.count > 0)
             out = judge_all_ages(c, &proven, evicts);
         if (out.verdict != CM_GROWTH_NOTHING)

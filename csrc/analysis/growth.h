@@ -13,6 +13,8 @@
  *     first third. Then nothing of the group may have been evicted since, which excludes a list
  *     that is cleared at intervals. Half as much may never have been alive before, which excludes a
  *     queue. Births must go on to the end.
+ *     A queue that falls behind has fewer than CM_GROWTH_HINT of these: there the live bytes must
+ *     rise as above, and the number of blocks must rise straight.
  * (b) A live set that keeps growing although its blocks are young (cm_growth_rising): the lower
  *     envelope of live bytes at step boundaries rises in each third by a fifth of its whole rise,
  *     in at least CM_GROWTH_BIRTHS steps, and nearly all of it is younger than an eighth of the
@@ -55,6 +57,9 @@ enum {
     CM_GROWTH_FLAT_PERCENT = 67,
     /* Deaths against births since the first eviction, percent: a full buffer from here on. */
     CM_GROWTH_FULL_PERCENT = 90,
+    /* Of a queue that falls behind, percent of its rise: the largest distance of the number of
+     * blocks from a straight line. One that is in balance, and only drifts, is farther off. */
+    CM_GROWTH_STRAIGHT_PERCENT = 5,
     /* A late leak must go on for so many steps, and for this share of the loop, percent. */
     CM_GROWTH_LATE_STEPS = 8,
     CM_GROWTH_LATE_PERCENT = 10,
@@ -106,8 +111,9 @@ typedef struct cm_growth_deaths {
     uint32_t first, last; /* boundaries passed when the first and the last died */
     uint32_t youngest;    /* highest step of birth */
     double bytes;
-    double born_since;                   /* bytes of those born since `first` */
-    double alive[CM_GROWTH_BUCKETS + 1]; /* changes of the live bytes, by bucket of steps */
+    double born_since;                    /* bytes of those born since `first` */
+    double alive[CM_GROWTH_BUCKETS + 1];  /* changes of the live bytes, by bucket of steps */
+    double blocks[CM_GROWTH_BUCKETS + 1]; /* ... and of their number */
 } cm_growth_deaths;
 
 /* A group of blocks of one loop. */

@@ -1,5 +1,7 @@
 """Verdicts on a live set that grows: one ever larger block."""
 
+import random
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +53,57 @@ def test_a_list_that_is_copied_with_each_addition(verdicts: Callable[..., dict[s
 def test_a_larger_block_from_late_on(verdicts: Callable[..., dict[str, Any]]) -> None:
     row = only(verdicts(train(60, lambda p, i: cat(p, 400 * max(i - 30, 1)))))
     assert row["bytes_per_step"] == pytest.approx(400)
+
+
+@pytest.mark.parametrize(("made", "taken", "rate"), [(3, 1, 2000), (3, 2, 1000), (5, 3, 2000)])
+@pytest.mark.parametrize("steps", [30, 60, 400])
+def test_a_queue_that_falls_behind(
+    verdicts: Callable[..., dict[str, Any]], steps: int, made: int, taken: int, rate: int
+) -> None:
+    """Its oldest leave it, so that none of what is alive is older than what was freed."""
+    queue: deque[int] = deque()
+
+    def body(p: Program, i: int) -> None:
+        queue.extend(p.new() for _ in range(made))
+        for _ in range(taken):
+            p.drop(queue.popleft())
+
+    row = only(verdicts(train(steps, body)))
+    assert row["bytes_per_step"] == pytest.approx(rate, rel=0.15) and row["confidence"] == "medium"
+
+
+@pytest.mark.parametrize("cleared", [None, 3])
+def test_a_window_of_growing_sizes_is_no_queue_that_falls_behind(
+    verdicts: Callable[..., dict[str, Any]], cleared: int | None
+) -> None:
+    """deque(maxlen=10) of longer and longer sequences, which the rest of the program makes, too; also one that a dry
+    run has filled."""
+    queue, p = deque[int](), Program()
+    for i in range(60):
+        p.work(8 + 4 * i)
+        queue.append(p.new(400 * (i + 1)))
+        while len(queue) > (0 if i == cleared else 10):
+            p.drop(queue.popleft())
+        p.tick()
+    assert not verdicts(p)["leaks"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("made", "bound"), [(1, 10**6), (2, 25)])
+def test_a_queue_that_drifts_by_chance(
+    verdicts: Callable[..., dict[str, Any]], made: int, bound: int, seed: int
+) -> None:
+    """As many are taken as are made in the mean, or more are made until the queue is full."""
+    queue, chance = deque[int](), random.Random(seed)
+
+    def body(p: Program, i: int) -> None:
+        for _ in range(chance.choice((0, made, 2 * made))):
+            if len(queue) < bound:
+                queue.append(p.new())
+        for _ in range(min(len(queue), chance.choice((0, made, 2 * made)))):
+            p.drop(queue.popleft())
+
+    assert not verdicts(train(60, body))["leaks"]
 
 
 @pytest.mark.parametrize("start", [1, 8, 32])
