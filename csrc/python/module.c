@@ -36,14 +36,14 @@ static int obey_environment(void)
 static int module_exec(PyObject *module)
 {
     PyMethodDef *const parts[] = {
-        cm_py_frames_methods,      cm_py_capture_methods,  cm_py_events_methods,
-        cm_py_hidden_methods,      cm_py_process_methods,  cm_py_garbage_methods,
-        cm_py_referrers_methods,   cm_py_sources_methods,  cm_py_torch_calls_methods,
-        cm_py_walks_methods,       cm_py_cupti_methods,    cm_py_temporary_methods,
-        cm_py_trace_methods,       cm_py_analysis_methods, cm_py_sourcetext_methods,
-        cm_py_rewrite_methods,     cm_py_values_methods,   cm_py_fields_methods,
-        cm_py_edits_methods,       cm_py_snapshot_methods, cm_py_tree_methods,
-        cm_py_object_graph_methods};
+        cm_py_frames_methods,       cm_py_capture_methods,  cm_py_events_methods,
+        cm_py_hidden_methods,       cm_py_process_methods,  cm_py_garbage_methods,
+        cm_py_referrers_methods,    cm_py_sources_methods,  cm_py_torch_calls_methods,
+        cm_py_walks_methods,        cm_py_cupti_methods,    cm_py_temporary_methods,
+        cm_py_trace_methods,        cm_py_analysis_methods, cm_py_sourcetext_methods,
+        cm_py_rewrite_methods,      cm_py_values_methods,   cm_py_fields_methods,
+        cm_py_edits_methods,        cm_py_snapshot_methods, cm_py_tree_methods,
+        cm_py_object_graph_methods, cm_py_arrays_methods};
 
     /* There is one capture per process, and hooks outlive every interpreter. Only isolated
      * interpreters check the slot below, and only from 3.12 on. */

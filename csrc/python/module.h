@@ -29,6 +29,7 @@ extern PyMethodDef cm_py_snapshot_methods[];
 extern PyMethodDef cm_py_tree_methods[];
 extern PyMethodDef cm_py_sourcetext_methods[];
 extern PyMethodDef cm_py_values_methods[];
+extern PyMethodDef cm_py_arrays_methods[];
 
 int cm_py_reader_exec(PyObject *module); /* adds the type Reader */
 int cm_py_follow_exec(PyObject *module); /* adds the type Follower */

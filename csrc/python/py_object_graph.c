@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "../base/grow.h"
+#include "py_arrays.h"
 
 typedef struct graph {
     PyObject *objects;  /* list: what is read, None for each tuple that was left out */
@@ -23,6 +24,9 @@ typedef struct graph {
                         refers to nothing that counts */
     uint32_t *back;  /* the same edges by what is referred to ... */
     uint32_t *first_back;
+    PyTypeObject *array; /* numpy.ndarray; NULL: not imported */
+    PyObject **added;    /* untracked containers of arrays, which are to be read, too */
+    size_t added_count, added_room;
     Py_ssize_t parts; /* of the object that is read, how many more */
     bool is_whole;    /* has all objects of the collector */
     bool failed;
@@ -32,9 +36,8 @@ enum { AHEAD = 8 }; /* objects that are on their way into the cache */
 
 static const char capsule_name[] = "cuptimem._core.object_graph";
 
-static void forget_graph(graph *g)
+static void forget_all_but_objects(graph *g)
 {
-    Py_XDECREF(g->objects);
     free(g->address);
     free(g->referred);
     free(g->slot);
@@ -42,6 +45,14 @@ static void forget_graph(graph *g)
     free(g->first);
     free(g->back);
     free(g->first_back);
+    free(g->added);
+    *g = (graph){.objects = g->objects, .is_whole = g->is_whole};
+}
+
+static void forget_graph(graph *g)
+{
+    Py_XDECREF(g->objects);
+    forget_all_but_objects(g);
     free(g);
 }
 
@@ -77,12 +88,29 @@ static bool make_room(graph *g)
            g->first_back != NULL;
 }
 
+static int add_container(graph *g, PyObject *o)
+{
+    g->failed =
+        !cm_grow((void **)&g->added, &g->added_room, g->added_count + 1, sizeof(PyObject *));
+    if (!g->failed)
+        g->added[g->added_count++] = o;
+    return g->failed;
+}
+
 static int visit(PyObject *o, void *argument)
 {
     graph *g = argument;
     if (g->parts-- <= 0)
         return 1;
     uint32_t place = *place_of(g, o);
+    if (place == 0 && g->array != NULL) {
+        if (PyDict_CheckExact(o) || PyTuple_CheckExact(o))
+            return g->is_whole && cm_py_leads_to_tensor(g->array, o) ? add_container(g, o) : 0;
+        if (Py_TYPE(o) == g->array)
+            place = *place_of(g, cm_py_array_owner(g->array, o));
+        if (place != 0)
+            g->referred[place - 1]++; /* by the array, which is not in the graph */
+    }
     if (place == 0)
         return 0;
     if (g->edges == UINT32_MAX ||
@@ -97,7 +125,7 @@ static int visit(PyObject *o, void *argument)
 static void read_object(graph *g, uint32_t at, Py_ssize_t parts)
 {
     PyObject *o = g->address[at];
-    Py_ssize_t count = Py_REFCNT(o) - 1; /* the list's */
+    Py_ssize_t count = Py_REFCNT(o) - 1 + g->referred[at]; /* without the list's */
     bool counts = g->first[at] == 0;
 
     g->first[at] = g->edges;
@@ -128,6 +156,7 @@ static bool turn_round(graph *g)
 static bool read_all(graph *g, Py_ssize_t parts)
 {
     g->count = (uint32_t)PyList_GET_SIZE(g->objects);
+    g->array = cm_py_array_type();
     if (!make_room(g))
         return false;
     for (uint32_t i = 0; i < g->count; i++) {
@@ -150,6 +179,32 @@ static bool read_all(graph *g, Py_ssize_t parts)
         g->referred[i] -= inside < g->referred[i] ? inside : g->referred[i];
     }
     return true;
+}
+
+static int compare_addresses(const void *a, const void *b)
+{
+    const PyObject *one = *(PyObject *const *)a, *other = *(PyObject *const *)b;
+    return (one > other) - (one < other);
+}
+
+/* All objects again, until no untracked container is found that leads to a tensor, or there are as
+ * many as may be. */
+static bool read_with_arrays(graph *g, Py_ssize_t parts, Py_ssize_t most)
+{
+    for (bool good = true;;) {
+        if (!read_all(g, parts))
+            return false;
+        Py_ssize_t count = PyList_GET_SIZE(g->objects) + (Py_ssize_t)g->added_count;
+        if (g->added_count == 0 || (most > 0 && count > most))
+            return true;
+        cm_sort(g->added, g->added_count, sizeof *g->added, compare_addresses);
+        for (size_t i = 0; good && i < g->added_count; i++)
+            if (i == 0 || g->added[i] != g->added[i - 1])
+                good = PyList_Append(g->objects, g->added[i]) == 0;
+        if (!good)
+            return false;
+        forget_all_but_objects(g);
+    }
 }
 
 /* A frame may still be filling such a tuple: it must have the only reference when that grows. */
@@ -188,9 +243,9 @@ static PyObject *object_graph(PyObject *module, PyObject *arguments)
         forget_graph(g);
         Py_RETURN_NONE;
     }
-    /* From here to the last tuple no Python object is made, so no other thread runs. */
+    /* From here to the last tuple no object of the collector's is made, so no other thread runs. */
     else if (g->objects != NULL &&
-             (PyList_GET_SIZE(g->objects) >= UINT32_MAX || !read_all(g, parts)))
+             (PyList_GET_SIZE(g->objects) >= UINT32_MAX || !read_with_arrays(g, parts, most)))
         PyErr_NoMemory();
     else if (g->objects != NULL) {
         if (g->is_whole)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "../frames/offsets.h"
+#include "py_arrays.h"
 
 typedef struct search {
     PyObject **slot; /* what was found, by address; NULL: free */
@@ -14,6 +15,7 @@ typedef struct search {
     PyObject *found;
     Py_ssize_t most, parts; /* parts: of the object that is read, how many more */
     Py_ssize_t left;        /* ... and of all */
+    PyTypeObject *array;    /* numpy.ndarray; NULL: not imported */
     bool failed;
 } search;
 
@@ -62,25 +64,26 @@ static bool leads_everywhere(PyObject *o)
 }
 
 /* Empty containers, of which each nn.Module has a dozen, and what the collector does not track. */
-static bool leads_nowhere(PyObject *o)
+static bool leads_nowhere(const search *s, PyObject *o)
 {
     if (PyDict_CheckExact(o) || PyODict_CheckExact(o))
         return PyDict_GET_SIZE(o) == 0;
     if (PyAnySet_CheckExact(o))
         return PySet_GET_SIZE(o) == 0;
-    return !PyObject_GC_IsTracked(o);
+    return !PyObject_GC_IsTracked(o) && !cm_py_leads_to_tensor(s->array, o);
 }
 
 /* Of one object, so that a large container leaves room; of all, for each object to be found. */
 enum { PARTS_NEAR = 1 << 10, PARTS_EACH = 8 };
 
-static int visit_near(PyObject *o, void *argument)
+static int visit_near(PyObject *part, void *argument)
 {
     search *s = argument;
+    PyObject *o = cm_py_array_owner(s->array, part);
     size_t at = place_of(s, o);
     if (s->parts-- <= 0 || s->left-- <= 0 || PyList_GET_SIZE(s->found) >= s->most)
         return 1;
-    if (s->slot[at] != NULL || !PyObject_IS_GC(o) || leads_nowhere(o) || leads_everywhere(o))
+    if (s->slot[at] != NULL || !PyObject_IS_GC(o) || leads_nowhere(s, o) || leads_everywhere(o))
         return 0;
     s->slot[at] = o;
     s->failed = PyList_Append(s->found, o) < 0;
@@ -104,6 +107,7 @@ static PyObject *reachable(PyObject *module, PyObject *arguments)
     if (s.most < 0 || !make_room(&s, (size_t)s.most + (size_t)PyList_GET_SIZE(without)))
         return PyErr_NoMemory();
     s.found = PyList_New(0);
+    s.array = cm_py_array_type();
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(without); i++) {
         PyObject *o = PyList_GET_ITEM(without, i);
         s.slot[place_of(&s, o)] = o;
@@ -146,9 +150,10 @@ static bool grow(search *s)
     return true;
 }
 
-static int visit_tracked(PyObject *o, void *argument)
+static int visit_tracked(PyObject *part, void *argument)
 {
     search *s = argument;
+    PyObject *o = cm_py_array_owner(s->array, part);
     if (!PyObject_IS_GC(o) || !PyObject_GC_IsTracked(o))
         return 0;
     size_t at = place_of(s, o);
@@ -169,6 +174,7 @@ static PyObject *with_reached(PyObject *module, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "O!O!", &PyList_Type, &objects, &PyList_Type, &others))
         return NULL;
+    s.array = cm_py_array_type();
     s.found = PyList_GetSlice(objects, 0, PyList_GET_SIZE(objects));
     s.failed = s.found == NULL || !make_room(&s, (size_t)PyList_GET_SIZE(objects));
     for (Py_ssize_t i = 0; !s.failed && i < PyList_GET_SIZE(objects); i++)

@@ -139,6 +139,8 @@ class Search:
         self._seen: dict[int, Any] = {}
         self._best: dict[int, tuple[int, Any]] = {}  # cost, the object before
         self._slots: dict[int, tuple[int, dict[int, tuple[str, Any]]]] = {}  # at which round, of what was seen by then
+        self._of_arrays: set[tuple[int, int]] = set()  # ids of an object and of a tensor whose numpy array it has
+        self._array = _core.array_type()
         self._round = 0  # each sees more
         self._owners: dict[int, tuple[str, str, str]] | None = None
 
@@ -391,13 +393,18 @@ class Search:
                     at += 1
                 continue
             yield from _segment(kind, name, parent, owner)
+            if (id(way[at - 1]), id(way[at])) in self._of_arrays:
+                yield Segment(_class_name(self._array))
 
     def _slot(self, parent: Any, child: Any) -> tuple[str, Any]:
         made, slots = self._slots.get(id(parent), (0, {}))
         if id(child) not in slots and made != self._round:
             slots = {}
-            for count, (kind, name, value) in enumerate(_slots_of(parent), 1):
+            for count, (kind, name, part) in enumerate(_slots_of(parent), 1):
+                value = part if type(part) is not self._array else _core.array_owner(part)
                 if id(value) in self._seen:
+                    if value is not part:
+                        self._of_arrays.add((id(parent), id(value)))
                     known = slots.get(id(value))
                     if known is None or (type(known[1]) is str and known[1].startswith("_")):
                         slots[id(value)] = kind, name
@@ -525,13 +532,15 @@ def _names(error: BaseException | None = None, is_near: bool = False) -> _Roots:
             roots.spaces.insert(0 if is_own else len(roots.spaces), space)
             roots.own += is_own
     of_own: list[Any] = []
+    array = _core.array_type()
     for frame, of_one_pass in _running(error):
         usual = 1 + (near.WEAK if near.is_library(frame.f_code.co_filename) else 0)
         if frame.f_code.co_name == "<module>":  # its names are those of the namespace
             roots.of_one_pass[id(frame.f_globals)] = set(of_one_pass) - _read_elsewhere(frame.f_globals)
         variables = _core.frame_locals(frame)
-        (roots.values if usual > 1 else of_own).extend(variables.values())
-        for name, value in variables.items():  # of several functions the outermost keeps it longest
+        for name, part in variables.items():  # of several functions the outermost keeps it longest
+            value = part if type(part) is not array else _core.array_owner(part)
+            (roots.values if usual > 1 else of_own).append(value)
             if type(value) is tuple:
                 roots.tuples[id(value)] = value
             cost = usual + _MOMENT * (name in of_one_pass)

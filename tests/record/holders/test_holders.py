@@ -309,13 +309,73 @@ def test_an_expanded_row_counts_once() -> None:
     assert row.numel() == 64 * 1024
 
 
-def test_a_numpy_array_is_not_nothing() -> None:
+def test_a_numpy_array_of_a_view() -> None:
     """The collector sees no arrays, and so not what they refer to."""
     batch = torch.ones(64, 1024)
     array, address = batch[0].numpy(), batch.data_ptr()
     del batch
     (found,) = holders.find([holders.Want([(address, 64 * 4096)])])
-    assert "C++ or numpy" in found[0].path and array.size == 1024
+    assert found[0].path.endswith(
+        "array in test_a_numpy_array_of_a_view(): a view of 4.0 KiB that keeps 256.0 KiB (.clone() it)"
+    )
+    assert array.size == 1024
+
+
+@pytest.mark.parametrize("objects", [1 << 22, 100])
+def test_numpy_arrays_in_containers(monkeypatch: pytest.MonkeyPatch, objects: int) -> None:
+    """Also among the nearest objects alone, and an array of an array."""
+    monkeypatch.setattr(referrers, "_GRAPH", objects)
+    keeper, loss, row = Keeper(), new(), new()
+    keeper.history += [{"loss": loss.numpy()[None]}, {"rows": (row.numpy(), 1)}]
+    addresses = [one.data_ptr() for one in (loss, row)]
+    del loss, row
+    gc.collect()  # which stops tracking the tuple
+    history = "keeper.history (Keeper) in test_numpy_arrays_in_containers() → list"
+    paths = [f"{history}[0] → dict['loss'] → ndarray", f"{history}[1] → dict['rows'] → tuple[0] → ndarray"]
+    assert [path for address in addresses for path in paths_of(address)] == paths
+
+
+def test_untracked_tuples_in_one_another_cost_little() -> None:
+    """A beam's back pointers, deeper than C's stack, and pairs of pairs: more ways than could be gone."""
+    chain: Any = ()
+    for i in range(300_000):
+        chain = (i, chain)
+    pairs: Any = (1,)
+    for _ in range(60):
+        pairs = (pairs, pairs)
+    gc.collect()
+    found = new()
+    assert paths_of(found.data_ptr()) == ["found in test_untracked_tuples_in_one_another_cost_little()"]
+    while chain:  # Python frees a chain as deep as that by itself, but slowly
+        chain = chain[1]
+    assert pairs
+
+
+def test_an_array_of_a_variable_beside_an_optimizer() -> None:
+    layer, kept = torch.nn.Linear(4, 4), [new()]
+    optimizer = torch.optim.Adam(layer.parameters())
+    layer(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    part = kept[0].numpy()[1:]
+    weight = layer.weight.data_ptr()
+    del layer
+    assert paths_of(weight)[0].startswith("optimizer")
+    assert part.size == BYTES // 4 - 1
+
+
+def test_a_tensor_of_an_array_is_no_garbage_with_what_has_the_array() -> None:
+    cycle: list[Any] = [new().numpy()]
+    cycle.append(cycle)
+    owner = _core.array_owner(cycle[0])
+    key, kept = id(owner), cycle[0]
+    del owner
+    del cycle
+    search = referrers.Search()
+    found = search.garbage()
+    search.close()
+    assert found is not None and kept.size == BYTES // 4
+    assert any(type(one) is list and one and one[0] is kept for one in found)
+    assert all(id(one) != key for one in found)
 
 
 def test_runs_no_code_of_the_program() -> None:
