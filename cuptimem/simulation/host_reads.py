@@ -238,7 +238,15 @@ def _remembering(decide: Callable[[bool], bool], lost: Callable[[float], float])
         plain = getattr(float, name)
 
         def method(self: Any, *arguments: Any) -> Any:
-            result = plain(self, *arguments)
+            try:
+                result = plain(self, *arguments)
+            except ZeroDivisionError:  # a zero that stands for an unknown value is no reason to fail
+                operands = (
+                    1.0 if type(one) is UnknownFloat and float.__eq__(one, 0) else one for one in (self, *arguments)
+                )
+                result = plain(*operands)
+            if type(result) is tuple:  # of divmod
+                return tuple(map(UnknownFloat, result))
             return UnknownFloat(result) if type(result) is float else result
 
         method.__name__ = name
@@ -247,7 +255,7 @@ def _remembering(decide: Callable[[bool], bool], lost: Callable[[float], float])
     for name in (
         *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__"),
         *("__floordiv__", "__rfloordiv__", "__mod__", "__rmod__", "__pow__", "__rpow__", "__neg__", "__pos__"),
-        "__abs__",
+        *("__abs__", "__divmod__", "__rdivmod__"),
     ):
         setattr(UnknownFloat, name, passing_on(name))
     UnknownFloat.__name__ = UnknownFloat.__qualname__ = "float"

@@ -151,6 +151,7 @@ found["large"] = large[5].item()  # read 3: too large to be computed
 floats = torch.ones({LARGEST_FLOAT // 4 + 1}, **cuda)
 found["float"] = floats[5].item()  # read 4
 found["flag"] = flags[0].item()  # read 5
+found["divided"] = [3 / unknown.sum().item(), unknown.sum().item() ** -1, *divmod(3, unknown.sum().item())]  # read 8
 loss = unknown.mean()
 if loss.item() * 2 + 1 < 3:  # read 6, and a comparison
     found["small"] = True
@@ -187,6 +188,7 @@ def test_what_is_unknown_stays_unknown(simulate: Callable[..., Any]) -> None:
         "float": 0.0,
         "flag": False,
         "small": True,
+        "divided": [3.0, 1.0, 3.0, 0.0],
         "saved": {"loss": 0.0},
         "mean": 0.0,
         "finite": [True, False, False, [True, False, False], True],
@@ -204,6 +206,7 @@ def test_what_is_unknown_stays_unknown(simulate: Callable[..., Any]) -> None:
         ("integer", "int64", "read 3: too large to be computed"),
         ("float", "float32", "read 4"),
         ("flag", "bool", "read 5"),
+        ("float", "float32", "read 8"),
         ("float", "float32", "read 6, and a comparison"),
         ("branch", "float", "read 6, and a comparison"),
     }
