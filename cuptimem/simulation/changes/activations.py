@@ -13,6 +13,8 @@ from torch.overrides import TorchFunctionMode
 
 from cuptimem.simulation.changes import Operator, calls
 from cuptimem.simulation.changes.change import Change
+from cuptimem.simulation.computed import LARGEST_INTEGER
+from cuptimem.simulation.elements import Elements
 from cuptimem.simulation.places import user_place
 
 _IN_PLACE = (nn.LeakyReLU, nn.ELU, nn.Hardtanh, nn.ReLU)  # ReLU6 is a Hardtanh
@@ -82,28 +84,37 @@ class _Calls(TorchFunctionMode):
 
 
 class Offload(Change):
-    """torch.autograd.graph.save_on_cpu around forward. Nothing is copied: contents do not matter on this device."""
+    """torch.autograd.graph.save_on_cpu around forward. On this device only the contents of masks and indices matter."""
 
     why_not = "nothing on the device is kept for backward by a model's call"
 
     def install(self) -> None:
+        self._elements = Elements(torch)
         calls.UntilBackward(self._hooks)
 
     def _hooks(self) -> AbstractContextManager[Any] | None:
         if not torch.is_grad_enabled():
             return None
-        hooks: AbstractContextManager[Any] = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
+        hooks: AbstractContextManager[Any] = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
         return hooks
 
     def _pack(self, tensor: Any) -> Any:
         if not tensor.is_cuda:
             return tensor
         self.applied += 1
-        return tensor.shape, tensor.dtype, tensor.device
+        return tensor.shape, tensor.dtype, tensor.device, self._contents(tensor)
 
+    def _contents(self, tensor: Any) -> tuple[Any, Any] | None:
+        """Of a mask or indices, as far as the device may know them."""
+        counts = not (tensor.is_floating_point() or tensor.is_complex()) and tensor.layout == torch.strided
+        found = self._elements.read(tensor) if counts and tensor.nbytes <= LARGEST_INTEGER else None
+        return None if found is None or (found[1] is not None and found[1].all()) else found
 
-def _unpack(packed: Any) -> Any:
-    if not isinstance(packed, tuple):
-        return packed
-    shape, dtype, device = packed
-    return torch.empty(shape, dtype=dtype, device=device)
+    def _unpack(self, packed: Any) -> Any:
+        if not isinstance(packed, tuple):
+            return packed
+        shape, dtype, device, contents = packed
+        made = torch.empty(shape, dtype=dtype, device=device)
+        if contents is not None:
+            self._elements.write(made, *contents)
+        return made

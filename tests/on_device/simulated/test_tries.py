@@ -90,6 +90,7 @@ OF_KINDS = (
     ("sgd", ("--case", "adagrad"), 0),
     ("release", ("--case", "names"), 0),
     ("checkpoint", ("--case", "stack"), 0),
+    ("offload", ("--case", "masked"), 0),
 )
 
 

@@ -331,6 +331,21 @@ def scaler(hand):
         scales.update()
 
 
+def masked(hand):
+    """What a saved mask selects has as many elements in backward as it had in forward."""
+    model = nn.Sequential(nn.Linear(256, 1024), nn.Tanh(), nn.Linear(1024, 256)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    kinds = torch.arange(512, device="cuda") % 3
+    for _ in range(3):
+        hooks = torch.autograd.graph.save_on_cpu() if hand == "offload" else contextlib.nullcontext()
+        with hooks:
+            y = model(torch.randn(512, 256, device="cuda"))
+            loss = y[kinds == 1].square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--case")
