@@ -9,7 +9,7 @@ import json
 import sys
 import threading
 import weakref
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from types import FrameType
 from typing import Any
 
@@ -31,7 +31,8 @@ _cuda: Any = torch.cuda
 Place = tuple[Line, ...]
 
 _OURS = 2  # references to a value while they are counted: a variable's and an argument's
-_MEMBERS = 64  # of a list or dictionary that are looked at
+_MEMBERS = 1 << 9  # of a list or dictionary, and of plain ones in it, that are looked at
+_PLAIN = (list, tuple, dict, OrderedDict)
 
 
 class Readers:
@@ -39,6 +40,8 @@ class Readers:
         self._blocks: list[dict[str, Any]] = []
         self._at: dict[int, int] = {}  # the newest block of an address
         self._begins: list[int] = []  # of the operators
+        self._ended = 0  # the last of them
+        self._between = 0, 0  # the last two of them between which something was allocated or freed
         self._places: dict[Place, int] = {}
         self._here: Place = ()
         self._since = 0  # the operator with which the program came to this place
@@ -102,6 +105,8 @@ class Readers:
         self._busy = True
         try:
             now = _count()
+            if now > self._ended:
+                self._between = self._ended, now
             self._releasing.clear()
             self._look(now)
             self._see_idle()
@@ -127,15 +132,25 @@ class Readers:
             inputs = set(_addresses(given))
             for tensor in _tensors(made):
                 address = tensor.untyped_storage().data_ptr()
-                if address not in inputs and now > begin:
+                if name.startswith("aten.set_") and not self._is_known(address):
+                    self._add(tensor, address, *self._between, name, node, read, number)
+                elif address not in inputs and now > begin:
                     self._add(tensor, address, begin, now, name, node, read, number)
                     if tensor is made and not node and (index := self._at[address]) == len(self._blocks) - 1:
                         self._blocks[index]["into"] = self._pending = self._into(function, given, tensor)
                         self._modules.made(self._blocks[index], sys._getframe(1))
                 if address in self._at:
                     self._follow(tensor, self._at[address])
+            self._ended = now
         finally:
             self._busy = False
+
+    def _is_known(self, address: int) -> bool:
+        """Whether the block there is one that was seen: torch.load makes storages outside of operators."""
+        index = self._at.get(address)
+        if index is None:
+            return False
+        return bool(self._of_block[index]) or self._blocks[index]["begin"] == self._between[0]
 
     def _into(self, function: Any, given: Any, made: Any) -> list[dict[str, Any]]:
         """The operands that its in-place variant could write into, by their blocks."""
@@ -271,12 +286,14 @@ class Readers:
             if isinstance(value, torch.Tensor):
                 self._dead(value, held, name, line, holder, now)
             elif isinstance(value, list | tuple | dict) and len(value) <= _MEMBERS and held == 1:
-                members = list(value.values() if isinstance(value, dict) else value)
-                while members:
+                members, left = list(value.values() if isinstance(value, dict) else value), _MEMBERS
+                while members and left > 0:
                     value = members.pop()
-                    held = sys.getrefcount(value) - _OURS
+                    held, left = sys.getrefcount(value) - _OURS, left - 1
                     if isinstance(value, torch.Tensor):
                         self._dead(value, held, name, line, holder, now)
+                    elif type(value) in _PLAIN and held == 1 and len(value) <= left:
+                        members += value.values() if isinstance(value, dict) else value
 
     def _dead(self, value: Any, held: int, name: str, line: int, frame: Any, now: int) -> None:
         """held: references of the program to it."""

@@ -73,6 +73,7 @@ CASES: Mapping[str, Mapping[str, str]] = {
     "branch": {},
     "twice": {},
     "flow": {"no_grad": "goal = other(x)", "release": "aim = 0.5"},
+    "resumed": {"release": "model.load_state_dict("},
 }
 # Of those without: a change that the steps of a try do not show to be wrong.
 WRONG = {"subtracted": "in_place", "leaf": "in_place", "later": "in_place", "branch": "no_grad"}

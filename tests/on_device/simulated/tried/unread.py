@@ -2,6 +2,7 @@
 looks like it, where the change would be wrong."""
 
 import argparse
+import io
 
 import torch
 import torch.nn.functional as F
@@ -162,9 +163,24 @@ def flow(by_hand):
         show(loss.detach())
 
 
+def resumed(by_hand):
+    """A checkpoint, nested and as torch.load made it on the device, stays where the model has copied it."""
+    model = nn.Sequential(nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 1024)).to(DEVICE)
+    file = io.BytesIO()
+    torch.save({"state": {"model": model.state_dict()}, "step": 3}, file)
+    file.seek(0)
+    checkpoint = torch.load(file, map_location=DEVICE)
+    model.load_state_dict(checkpoint["state"]["model"])
+    if by_hand:
+        checkpoint = None
+    with torch.no_grad():
+        for _ in range(3):
+            show(model(torch.rand(64, 1024, device=DEVICE)))
+
+
 CASES = {
     function.__name__: function
-    for function in (held, graph, elementwise, leaky, subtracted, leaf, later, branch, twice, flow)
+    for function in (held, graph, elementwise, leaky, subtracted, leaf, later, branch, twice, flow, resumed)
 }
 
 if __name__ == "__main__":
