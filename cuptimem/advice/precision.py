@@ -38,14 +38,16 @@ def _made_at(stack: Stack, called: frozenset[str]) -> Frame | None:
 def _halved(program: Program, blocks: list[Block], of: str) -> list[Block]:
     """of: the type that shrinks, where types are known. Of float32 the copies in 32 bits that a library makes stay."""
     copies = _Copies(program) if of == "float32" else None
+    is_model = of == "float32" or program.types == {of}
     edited: list[Block] = []
     for block in blocks:
         life = program.life(block)
         follows = block.category in _FOLLOWS or (block.category == "input" and block.step >= 0 and life is not None)
-        if life is not None:
-            follows = life.dtype == of and (follows or of == "float64")
         # What cuBLAS keeps has a size of its own; what a convolution takes is of its input's size.
         follows = follows or (block.category == "workspace" and block.end_step == block.step)
+        if life is not None:
+            follows = life.dtype == of and (follows or of == "float64")
+        follows = follows and (life is not None or is_model)
         half = program.with_bytes(block, block.requested // 2)
         # Of 64 bits all data becomes smaller, not just what the model computes.
         follows = follows and (of == "float64" or block.category != "kept" or _is_of_weights(program, block))
@@ -140,9 +142,13 @@ def _beside(life: Life, casts: Sequence[Cast]) -> int:
 
 
 def _model_line(program: Program, blocks: list[Block]) -> Frame | None:
-    """Of the largest parameter that no call made, as a lazy layer's are; else of the largest."""
-    parameters = sorted(of_category(blocks, "parameter"), key=lambda one: (bool(one.of.modules), -one.bytes))
-    return _made_at(parameters[0].of.stack, program.called) if parameters else None
+    """Of the largest parameter at the peak that no call made, as a lazy layer's are; else of the largest."""
+
+    def rank(one: Block) -> tuple[bool, bool, int]:
+        return bool(one.of.modules), not one.alive(program.at), -one.bytes
+
+    largest = min(of_category(blocks, "parameter"), key=rank, default=None)
+    return _made_at(largest.of.stack, program.called) if largest is not None else None
 
 
 def half_model(program: Program, blocks: list[Block], value: str) -> Change | str:

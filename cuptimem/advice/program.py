@@ -276,10 +276,12 @@ class Program:
 
     @cached_property
     def optimizer_frames(self) -> list[Frame]:
-        """The user's lines in which an optimizer's step ran, the one with the most bytes first. A step that makes no
-        block (SGD without momentum) is known with readers alone: then one for each optimizer."""
-        made = self.optimizer_blocks
-        lines = _lines((user_frame(block.of.origin or block.of.stack), block.bytes) for block in made)
+        """The user's lines in which an optimizer's step ran, that of most bytes at the peak, or in all, first. A step
+        that makes no block (SGD without momentum) is known with readers alone: then one for each optimizer."""
+        made = [(user_frame(one.of.origin or one.of.stack), one) for one in self.optimizer_blocks]
+        lines = _lines((frame, one.bytes) for frame, one in made)
+        at_peak = _lines((frame, one.bytes) for frame, one in made if one.alive(self.at))
+        lines.sort(key=lambda line: not any(line.same_line(one) for one in at_peak[:1]))
         of = self.beside or self
         return lines or [one.steps for one in of._stepped]
 

@@ -153,9 +153,10 @@ def test_data_of_64_bits_beside_a_model_of_32(tmp_path: Path) -> None:
     large = {"last": 30, "bytes": 4096, "shape": [1024], "objects": [held(29)]}
     begin = {**large, "begin": 1, "number": 0, "dtype": "float64", "stack": (Frame("train.py", "read", 2),)}
     made = {**large, "begin": 3, "number": 1, "dtype": "float64", "inputs": [0]}
-    one = program(tmp_path, begin, made, {**large, "begin": 5, "number": 2})
+    weights = {"last": 30, "bytes": 1024, "begin": 7, "category": "parameter", "is_logged": False}  # of any type
+    one = program(tmp_path, begin, made, {**large, "begin": 5, "number": 2}, weights)
     change = precision.single_precision(one, one.blocks, "")
-    assert peak(one, change) == 2 * 2048 + 4096 and isinstance(change, Change)
+    assert peak(one, change) == 2 * 2048 + 4096 + 1024 and isinstance(change, Change)
     assert change.frame == Frame("train.py", "read", 2)
     one = program(tmp_path, {**large, "begin": 5, "number": 2})
     assert precision.single_precision(one, one.blocks, "") == "nothing has 64 bits"

@@ -365,18 +365,35 @@ def test_an_optimizer_whose_step_makes_no_block(tmp_path: Path) -> None:
     busy = (110, 120, 3000, 1, contributor("forward", "activation"))
     one = program(*rows, busy)
     assert "the recording does not say where its optimizer steps" in str(gradients.set_to_none(one, one.blocks, ""))
-    for places, found in (
-        ([("train.py", "main", 5)], True),
-        ([("train.py", "main", 5), ("train.py", "main", 6)], False),
+    for lines, found in (
+        ([5], True),
+        ([5, 6], False),
     ):
         log = tmp_path / "readers.json"
-        log.write_text(json.dumps({"begins": [], "blocks": [], "places": [], "optimizers": places}))
+        seen = [{"steps": ("train.py", "main", line), "made": None} for line in lines]
+        log.write_text(json.dumps({"begins": [], "blocks": [], "places": [], "optimizers": seen, "loaders": []}))
         one = program(*rows, busy)
         one.beside = program(*rows, busy, readers=Readers(None, log))
         change = gradients.set_to_none(one, one.blocks, "")
         assert isinstance(change, str) is not found
         if not isinstance(change, str):
             assert (one.peak, one.replay(change.blocks)[0], change.frame) == (4000, 3000, Frame("train.py", "main", 5))
+
+
+def test_the_optimizer_and_the_model_at_the_peak_are_named() -> None:
+    """Others had more bytes, and are gone."""
+    before, then = Frame("train.py", "main", 2), Frame("train.py", "main", 3)
+    rows = [
+        (1, 40, 500, 0, contributor("optimizer", "temporary", Frame("train.py", "main", 5))),
+        (2, 40, 500, 0, contributor("", "parameter", before)),
+        (110, 120, 400, 1, contributor("optimizer", "temporary", Frame("train.py", "main", 6))),
+        (105, -1, 400, 1, contributor("", "parameter", then)),
+        (106, 190, 900, 1, contributor("forward", "activation")),
+    ]
+    one = program(*rows, types="float32")
+    assert [frame.line for frame in one.optimizer_frames] == [6, 5]
+    change = precision.half_model(one, one.blocks, "")
+    assert not isinstance(change, str) and change.frame == then
 
 
 def test_gradients_are_found_again_by_what_was_requested() -> None:
