@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
 
 
-EARLY_EVENTS = 120_000  # that a search reads while the loop runs, beside it: some 20 ms
-EVENTS_A_SECOND = 30_000  # ... for each second of steps so far: 0.5 % of it
-_MOST_EVENTS = 480_000  # ... at most: some 80 ms
+EARLY_EVENTS = 120_000  # that a search reads while the loop runs, beside it: some 20 ms, and half as much again where a
+# set is replaced by a larger one, which a second reading follows
+EVENTS_A_SECOND = 30_000  # ... for each second of steps so far: 0.5 % of it, or 0.75
+_MOST_EVENTS = 480_000  # ... at most: some 80 ms, or 120
 
 _lock = _thread.RLock()
 _capture: "Capture | None" = None
