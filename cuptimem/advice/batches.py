@@ -138,7 +138,8 @@ def accumulate(program: Program, blocks: list[Block], value: str) -> Change | st
         sizes.setdefault(id(block.of), set()).add(block.requested)
     for whole, part in zip(blocks, scaled(program, blocks, 1 / parts), strict=True):
         is_of_all = whole.end_step is None or id(whole.of) in program.collected or len(sizes.get(id(whole.of), ())) > 2
-        block = whole if whole.category == "kept" and is_of_all else part  # else a state that is carried over
+        is_kept = (whole.category == "kept" and is_of_all) or id(whole.of) in program.graphs
+        block = whole if is_kept else part  # else a state that is carried over
         end = program.step_end(block.step)
         if block.category != "gradient" or block.phase != "backward" or block.step not in begin or end is None:
             edited.append(block)

@@ -413,6 +413,18 @@ def test_a_batch_of_which_each_iteration_leaves_its_graph() -> None:
     assert not isinstance(batches.batch(one, one.blocks, "x1"), str)
 
 
+def test_graphs_that_a_program_keeps_of_all_parts_of_a_batch() -> None:
+    """Two halves leave as much as the whole; what the step lets go of is of one half."""
+    hidden, of_step = contributor("forward", "activation"), contributor("forward", "activation", *layer("ReLU", "relu", 2))
+    gradient = contributor("backward", "gradient", *layer("Linear", "linear", 1))
+    rows: list[Row] = []
+    for i in range(4):
+        rows += [(10 + 100 * i, -1, 1000, i, hidden), (20 + 100 * i, 60 + 100 * i, 2000, i, of_step)]
+        rows.append((50 + 100 * i, 95 + 100 * i, 10, i, gradient))
+    before, after = peaks(batches.accumulate, program(*rows, steps=4))
+    assert (before, after) == (4 * 1000 + 2000 + 10, 4 * 1000 + 1000 + 2 * 10)
+
+
 def test_gradients_of_activations_follow_the_batch() -> None:
     """A program that derives twice keeps them as it keeps those of parameters, whose size they do not have."""
     parameter, gradient = contributor("other", "parameter"), contributor("backward", "gradient")
