@@ -4,7 +4,7 @@ A technique is a rule (technique.py) in a file of its kind. None subtracts from 
 blocks, whose new maximum may lie elsewhere.
 """
 
-from cuptimem.advice import leaks, recorded
+from cuptimem.advice import recorded
 from cuptimem.advice.budget import fit
 from cuptimem.advice.catalogue import TECHNIQUES
 from cuptimem.advice.in_place import IN_PLACE
@@ -14,6 +14,7 @@ from cuptimem.advice.release import released
 from cuptimem.advice.technique import Change, Technique, worst
 from cuptimem.errors import Error
 from cuptimem.report.advice import Advice, Estimate, Proposal, Rejected
+from cuptimem.report.leaks_at_peak import at_peak
 from cuptimem.report.model import Report
 
 LEAST = 0.02  # of the peak: less is no proposal
@@ -29,7 +30,9 @@ def advise(report: Report, device: str | None = None, readers: Readers | None = 
     peak = report.device(device).peak if device is not None else report.peak
     lived = recorded.of(report, peak.device)
     if isinstance(lived, str):
-        return Advice(peak.device, peak.bytes, peak.step, reason=lived, leaks=leaks.at_peak(report, peak))
+        alive = [((one.stack, one.phase), one.bytes) for one in peak.contributors]
+        kept = tuple(at_peak(report.leaks, peak.device, peak.bytes, alive))
+        return Advice(peak.device, peak.bytes, peak.step, reason=lived, leaks=kept)
     program, read = lived.program, recorded.read(readers, peak.device)
     program.beside = read
     proposals: list[Proposal] = []
@@ -55,7 +58,8 @@ def advise(report: Report, device: str | None = None, readers: Readers | None = 
             else:
                 proposals.append(made)
     proposals.sort(key=lambda one: (not one.free, one.bytes))
-    kept = () if lived.note else leaks.at_peak(report, peak)
+    alive = [((block.of.stack, block.phase), block.bytes) for block in program.blocks if block.alive(program.at)]
+    kept = tuple(at_peak(report.leaks, peak.device, program.peak, alive))
     return Advice(peak.device, program.peak, lived.step, tuple(proposals), tuple(rejected), note=lived.note, leaks=kept)
 
 

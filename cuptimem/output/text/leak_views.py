@@ -518,12 +518,12 @@ def line(report: Report) -> str:
     return _lower(_headline(report, _steps_of(judged, len(loops) > 1), largest))
 
 
-def at_peak(leaks: Sequence[LeakAtPeak], peak: int) -> list[Block]:
-    """A line for each: what the program keeps is no change's to save."""
+def at_peak(leaks: Sequence[LeakAtPeak], peak: int, of: str = "it") -> list[Block]:
+    """A line for each: what the program keeps is no change's to save. of: how the `peak` bytes are called."""
     blocks: list[Block] = []
     for one in leaks:
         holder = _holder(one.leak, short=True)
-        said = f"a leak has {size(one.bytes)} of it ({share(one.bytes, peak)}): {where(one.leak)}"
+        said = f"a leak has {size(one.bytes)} of {of} ({share(one.bytes, peak)}): {where(one.leak)}"
         blocks.append(Text(f"{said}{holder and ', '}{holder}", "warning", hang=2, prose=True))
     return blocks
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from cuptimem.output.text import advice_views, garbage_views, held_views
+from cuptimem.output.text import advice_views, garbage_views, held_views, leak_views
 from cuptimem.output.text.blocks import CODE, LINE, Block, Column, Table, Text
 from cuptimem.output.text.fragmentation_views import variable
 from cuptimem.output.text.ledger_views import prose
@@ -12,6 +12,7 @@ from cuptimem.report import grouping, logged
 from cuptimem.report.cycles import CYCLE
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.held import HeldLine
+from cuptimem.report.leaks_at_peak import at_peak, is_made_by
 from cuptimem.report.model import Contributor, OutOfMemory, Report, first_lines, lines_of
 from cuptimem.report.process import HOST
 
@@ -32,6 +33,7 @@ def page(report: Report, oom: OutOfMemory) -> list[Block]:
 
     blocks = [*_asked(report, oom), Text(), *_memory(oom)]
     if oom.contributors:
+        blocks += _leaks(report, oom)
         for by, table in (("category", _categories), ("line", lines), ("module", _modules)):
             if by != "module" or any(c.module is not None for c in oom.contributors):
                 blocks += [Text(), Text(f"Live by {by}", "title"), table(oom)]
@@ -118,6 +120,12 @@ def _memory(oom: OutOfMemory) -> list[Block]:
     return [
         Text(f"  {name:<18} {size(value):>11}  {share(value, whole):>5}  {note}".rstrip()) for name, value, note in rows
     ]
+
+
+def _leaks(report: Report, oom: OutOfMemory) -> list[Block]:
+    alive = (((c.stack, c.phase), c.bytes) for c in oom.contributors)
+    leaks = at_peak(report.leaks, oom.device, oom.allocated, alive)
+    return [Text(), *leak_views.at_peak(leaks, oom.allocated, "what is live")] if leaks else []
 
 
 def _unusable(oom: OutOfMemory, cached: int) -> str:
@@ -221,7 +229,8 @@ def _fits(report: Report, oom: OutOfMemory, held: Sequence[HeldLine]) -> list[Bl
     blocks += prose(f"freeing {size(lacked)} more on the device: the request needs {size(needed)} of it", mark="  - ")
     blocks += _caught_before(held, lacked)
     blocks += _expandable(report, memory, lacked)
-    return blocks + _activations(oom.contributors, lacked)
+    of_steps = (c for c in oom.contributors if not is_made_by(report.leaks, oom.device, (c.stack, c.phase)))
+    return blocks + _activations(of_steps, lacked)
 
 
 def _caught_before(held: Sequence[HeldLine], lacked: int) -> list[Block]:
@@ -259,7 +268,8 @@ def _expandable(report: Report, memory: Fragmentation, lacked: int) -> list[Bloc
 
 
 def _activations(contributors: Iterable[Contributor], lacked: int) -> list[Block]:
-    """Where half of them would be enough. They grow with the batch, other memory does not."""
+    """Where half of them would be enough. They grow with the batch, other memory does not, nor what is kept of earlier
+    batches."""
     activations = sum(c.bytes for c in contributors if c.category == "activation")
     if activations < 2 * lacked:
         return []

@@ -7,7 +7,7 @@ import pytest
 from cuptimem.output.text import oom_views, text
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.held import HeldLine
-from cuptimem.report.leaks import Holder
+from cuptimem.report.leaks import Holder, Leak, LeakPart
 from cuptimem.report.model import Contributor, Device, Frame, OutOfMemory, Peak
 from tests.tools.cli.simulated_runs import report
 
@@ -85,6 +85,24 @@ def test_activations_are_named_where_they_are_enough() -> None:
     assert len(fits(refused(152 * MIB, activations=103 * MIB))) == 1
     lines = fits(refused(152 * MIB, activations=208 * MIB))
     assert "25 % less of the 208.0 MiB of activations" in lines[1]
+
+
+def test_a_leak_is_named_and_its_activations_are_no_batch_s() -> None:
+    """A smaller batch leaves what earlier batches have left."""
+    oom = refused(152 * MIB, activations=208 * MIB)
+    of_leak = (Frame("/u/train.py", "train", 13),)
+    kept = Contributor(180 * MIB, 9, of_leak, "forward", category="activation")
+    own = Contributor(28 * MIB, 1, LINE, "forward", category="activation")
+    oom = replace(oom, contributors=(kept, oom.contributors[1], own))
+    parts = (LeakPart(170 * MIB, 9, of_leak),)
+    made = (170 * MIB, 9, 20 * MIB, 1, 0, 8, "training", of_leak, (), parts)
+    leak = Leak("bytes", "cuda:0", *made, "survivors", "", "high", "")
+    one = replace(report(300 * MIB, (oom,)), leaks=(leak,))
+    said = " ".join(" ".join(text.render(oom_views.page(one, oom), 80).splitlines()).split())
+    assert "a leak has 170.0 MiB of what is live (57 %): /u/train.py:13" in said
+    assert "of activations" not in said
+    assert "% less of the 208.0 MiB of activations" in " ".join(fits(oom))
+    assert "a leak" not in " ".join(text.render(oom_views.page(replace(one, leaks=()), oom), 80).splitlines())
 
 
 def test_a_kept_exception_is_named_where_what_it_has_is_enough() -> None:
