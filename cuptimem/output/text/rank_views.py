@@ -130,8 +130,8 @@ def _difference(ranks: Ranks, one: Difference) -> list[Block]:
     if categories:
         blocks.append(Text(f"  {categories}", hang=4))
     if one.batch is not None:
-        kind = "larger" if one.batch > 1 else "smaller"
-        blocks.append(Text(f"  a {kind} batch: its input has {one.batch:.1f} times the bytes"))
+        kind = "a larger batch, or longer samples" if one.batch > 1 else "a smaller batch, or shorter samples"
+        blocks.append(Text(f"  {kind}: its input has {one.batch:.1f} times the bytes", hang=4))
     code = {**(middle.peak.code if middle else {}), **_own_code(ranks, one)}
     rows = [
         (signed(row.more), size(row.bytes), size(row.middle), printable(row.name), printable(code.get(row.name, "")))

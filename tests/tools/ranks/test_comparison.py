@@ -162,7 +162,7 @@ def test_a_batch_is_larger_where_the_same_line_makes_it() -> None:
     others = [rank(i, device(of(90 * MIB, batch=10 * MIB))) for i in range(3)]
     longer = compare([*others, rank(3, device(of(225 * MIB, batch=25 * MIB)))], (), unasked)
     assert longer.differences[0].batch == 2.5
-    assert "a larger batch: its input has 2.5 times the bytes" in shown(longer)
+    assert "a larger batch, or longer samples: its input has 2.5 times the bytes" in shown(longer)
     loads = compare([*others, rank(3, device(of(90 * MIB, batch=10 * MIB, checkpoint=99 * MIB)))], (), unasked)
     assert loads.differences[0].batch is None and "batch" not in shown(loads)
 

@@ -69,7 +69,7 @@ def test_the_verb_says_it(job: Path, run: Callable[..., Result], call: Callable[
     done = run("-m", "cuptimem", "ranks", "run-*.cmem", cwd=job)
     assert done.code == 0, done.err
     assert "in step 17, in its other steps as the others" in done.out
-    assert "a larger batch: its input has 8.0 times the bytes" in done.out
+    assert "a larger batch, or longer samples: its input has 8.0 times the bytes" in done.out
     assert "! leak on rank 1 only: 100.0 KiB a step" in done.out
     order = [line.split()[0] for line in done.out.splitlines()[3:7]]
     assert order[:2] == ["3", "1"] and sorted(order[2:]) == ["0", "2"]
