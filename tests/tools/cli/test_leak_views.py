@@ -128,12 +128,16 @@ def test_what_an_entry_keeps_is_in_what_is_alive(make: Make) -> None:
     [
         ({"leaks": ["a"]}, "1 leak in 24 steps: {} +2.0 KiB a step"),
         (
-            {"leaks": ["a"], "suspects": ["b"]},
+            {"leaks": ["a"], "suspects": ["one epoch"]},
             "1 leak in 24 steps: {} +2.0 KiB a step; cannot tell: 1 line grew in every step (+2.0 KiB a step)",
         ),
         (
-            {"suspects": ["b"]},
+            {"suspects": ["one epoch"]},
             "cannot tell: 1 line grew in every step: {} +2.0 KiB a step; 24 steps judged",
+        ),
+        (
+            {"suspects": ["few births"]},
+            "cannot tell: 1 line grew: {} +2.0 KiB a step; 24 steps judged",
         ),
         ({}, "no leak: 24 steps judged, nothing grows"),
     ],
@@ -141,7 +145,7 @@ def test_what_an_entry_keeps_is_in_what_is_alive(make: Make) -> None:
 def test_the_last_closing_line(make: Make, tmp_path: Path, rows: dict[str, list[str]], said: str) -> None:
     """What stands behind a colon is of what stands before it."""
     leaks = [leak_sample.row() for _ in rows.get("leaks", ())]
-    suspects = [leak_sample.row(reason="few births") for _ in rows.get("suspects", ())]
+    suspects = [leak_sample.row(reason=reason) for reason in rows.get("suspects", ())]
     assert leak_views.line(make(*leaks, suspects=suspects)) == said.format(f"{tmp_path.name}/train.py:14")
 
 
@@ -151,7 +155,7 @@ def test_who_holds_a_suspect(make: Make, tmp_path: Path) -> None:
     report = make(suspects=[leak_sample.row(reason="few births", holders=[(path, 24, 49_152, None)])])
     place = f"{tmp_path.name}/train.py:14"
     held = f"{place} +2.0 KiB a step, held by Plotting.history (class); 24 steps judged"
-    assert leak_views.line(report) == f"cannot tell: 1 line grew in every step: {held}"
+    assert leak_views.line(report) == f"cannot tell: 1 line grew: {held}"
     assert f"{place} is held by {path}" in " ".join(str(report).split())
 
 
@@ -291,7 +295,8 @@ def test_suspects_say_what_speaks_for_them(make: Make, reason: str) -> None:
     report = make(suspects=[leak_sample.row(reason=reason)])
     (suspect,) = report.suspects
     assert suspect.undecided == (reason in UNDECIDED) == bool(report.undecided)
-    said = "Cannot tell: 1 line grew in every step (+2.0 KiB a step); 24 steps judged"
+    often = "" if reason == "few births" else "in every step "
+    said = f"Cannot tell: 1 line grew {often}(+2.0 KiB a step); 24 steps judged"
     assert (said if suspect.undecided else "No leak: 24 steps judged, ") in shown(report)
     assert "nothing grows\n" not in shown(report)
     after = shown(report).split("Suspects:")[1]
@@ -305,7 +310,7 @@ def test_what_was_judged(make: Make) -> None:
     two = make(steps={"training": 24, "evaluation": 12})
     assert "No leak: 24 steps of training and 12 steps of evaluation judged, nothing grows" in shown(two)
     short = make(steps={"training": 24, "evaluation": 3})
-    assert "No leak: 24 steps of training judged, nothing grows" in shown(short)
+    assert "No leak: 24 steps of training judged, nothing grows in them; " in shown(short)
     assert "Not judged: 3 steps of evaluation (8 are needed)." in shown(short)
     assert "of training" in prose(make(leak_sample.row(), steps={"training": 24, "evaluation": 3}))
 
