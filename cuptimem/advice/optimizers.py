@@ -24,6 +24,7 @@ _HAVE_FUSED = re.compile(r"[/\\]torch[/\\]optim[/\\](?:adam|adamw|sgd|adagrad)\.
 _IN_TORCH = re.compile(r"[/\\]torch[/\\]optim[/\\]")
 
 _NO_STATE = "the optimizer keeps no state"
+_SMALL_STATES = f"no state of the optimizer has more than {_SMALL:,} values"
 _NO_TEMPORARY = "the optimizer's step makes nothing of size"
 
 
@@ -42,6 +43,12 @@ def _without(blocks: list[Block], gone: list[Block]) -> list[Block]:
     return [block for block in blocks if id(block) not in ids]
 
 
+def _large_states(blocks: list[Block]) -> list[Block] | str:
+    states = list(of_category(blocks, "optimizer state"))
+    large = [block for block in states if block.requested > _NUMBER * _SMALL]
+    return large or (_SMALL_STATES if states else _NO_STATE)
+
+
 def sgd(program: Program, blocks: list[Block], value: str) -> Change | str:
     state = list(of_category(blocks, "optimizer state"))
     if not state:
@@ -53,12 +60,12 @@ def sgd(program: Program, blocks: list[Block], value: str) -> Change | str:
 
 
 def adam8bit(program: Program, blocks: list[Block], value: str) -> Change | str:
-    state = [block for block in of_category(blocks, "optimizer state") if block.requested > 4 * _SMALL]
+    state = _large_states(blocks)
+    if isinstance(state, str):
+        return state
     alive = [block for block in state if block.alive(program.at)]
     trained = {block.module for block in alive}  # a copy of the model, and what is frozen, have no state
     parameters = [one for one in of_category(blocks, "parameter") if one.alive(program.at) and one.module in trained]
-    if not state:
-        return _NO_STATE
     if not value and total(alive) < _ADAM * total(parameters):
         return "the optimizer keeps fewer than two values of each parameter"
     ids = {id(block) for block in state}
@@ -80,9 +87,9 @@ def adam8bit(program: Program, blocks: list[Block], value: str) -> Change | str:
 
 def factored(program: Program, blocks: list[Block], value: str) -> Change | str:
     """Of a matrix's second moments a row and a column are kept, of its first ones nothing."""
-    state = [block for block in of_category(blocks, "optimizer state") if block.requested > 4 * _SMALL]
-    if not state:
-        return _NO_STATE
+    state = _large_states(blocks)
+    if isinstance(state, str):
+        return state
     ids = {id(block) for block in state}
     edited = [
         program.with_bytes(block, _NUMBER * 2 * isqrt(block.requested // _NUMBER)) if id(block) in ids else block

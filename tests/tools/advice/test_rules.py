@@ -322,6 +322,15 @@ def test_states_are_compared_with_the_parameters_that_have_some() -> None:
     assert optimizers.adam8bit(one, one.blocks, "") == "the optimizer keeps fewer than two values of each parameter"
 
 
+def test_states_that_are_small_are_not_none() -> None:
+    """As those of adapters."""
+    small = program((1, -1, 16_384, 0, contributor("optimizer", "optimizer state")), UPDATED)
+    none = program((1, -1, 16_384, 0, contributor("other", "parameter")), UPDATED)
+    for rule in (optimizers.adam8bit, optimizers.factored):
+        assert rule(small, small.blocks, "") == "no state of the optimizer has more than 4,096 values"
+        assert rule(none, none.blocks, "") == "the optimizer keeps no state"
+
+
 def test_a_step_in_backward_makes_its_temporaries_of_one_parameter() -> None:
     """The step over all, of 400 bytes, had 400 beside them: that of the one with 300 has 300."""
     gradients_made = [(50, 90, 300, 0, GRADIENT), (60, 90, 100, 0, GRADIENT)]
