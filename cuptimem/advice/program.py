@@ -152,9 +152,11 @@ class Program:
 
     @cached_property
     def evaluating(self) -> frozenset[Stack]:
-        """Where evaluation makes blocks and no step of training does."""
+        """Where evaluation makes blocks, or what comes behind the last step, and no step of training does."""
         training = {block.of.stack for block in self.blocks if block.step in self.trained}
-        return frozenset(block.of.stack for block in self.blocks if block.step in self.evaluated) - training
+        behind = {one.step for one in self.stretches if not one.loop and one.step >= 0} if training else set()
+        others = self.evaluated | behind
+        return frozenset(block.of.stack for block in self.blocks if block.step in others) - training
 
     @cached_property
     def collected(self) -> dict[int, tuple[int, int]]:

@@ -21,7 +21,8 @@ def at_peak(leaks: Sequence[Leak], device: str, whole: int, alive: Iterable[tupl
     for leak in leaks:
         # What the last step makes is not kept yet.
         has = sum(
-            min(one.bytes, sum(made[_lines(part.stack), one.backward] for part in one.parts)) for one in _of(leak, device)
+            min(one.bytes, sum(made[_lines(part.stack), one.backward] for part in one.parts))
+            for one in _of(leak, device)
         )
         if has >= _MUCH * whole:
             found.append(LeakAtPeak(has, leak))

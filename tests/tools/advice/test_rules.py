@@ -177,7 +177,7 @@ def test_inputs_that_others_may_read() -> None:
         assert isinstance(in_place.in_place(one, one.blocks, ""), str)
 
 
-def with_evaluation(size: int) -> Program:
+def with_evaluation(size: int, loop: str = "evaluation") -> Program:
     """Steps 0 and 1 train; step 2 is of a loop without a backward pass."""
     made = contributor("forward", "activation")
     gradient = contributor("backward", "gradient", *layer("Linear", "linear", 1))
@@ -185,8 +185,26 @@ def with_evaluation(size: int) -> Program:
     first: list[Row] = [(10, 60, 4000, 0, made), (50, 80, 100, 0, gradient)]
     second: list[Row] = [(110, 160, 4000, 1, made), (150, 180, 100, 1, gradient)]
     one = program(*first, *second, (210, 220, size, 2, test))
-    one.stretches = [*one.stretches[:2], replace(one.stretches[2], loop="evaluation")]
+    one.stretches = [*one.stretches[:2], replace(one.stretches[2], loop=loop, nodes_made=9)]
     return one
+
+
+def test_what_comes_behind_the_last_step_has_a_batch_of_its_own() -> None:
+    """And a graph that may have had a backward pass, had its memory not been refused."""
+    one = with_evaluation(9000, loop="")
+    assert peaks(batches.batch, one, "x0.5") == (9000, 9000)
+    assert no_grad.no_grad(one, one.blocks, "").endswith("whether a backward pass was to run it is unknown")  # type: ignore[union-attr]
+    assert peaks(batches.batch, with_evaluation(3000, loop=""), "x0.5") == (4100, 3000)
+
+
+def test_a_step_that_did_not_end_has_the_batch_of_the_others() -> None:
+    one = with_evaluation(1, loop="")
+    cut = program(
+        *((b.birth // GAP, b.end // GAP, b.bytes, b.step, b.of) for b in one.blocks),
+        (230, -1, 4000, 2, one.blocks[0].of),
+    )
+    cut.stretches = one.stretches
+    assert peaks(batches.batch, cut, "x0.5") == (4100, 2100)
 
 
 def test_evaluation_has_a_batch_of_its_own() -> None:
@@ -424,7 +442,10 @@ def test_a_batch_of_which_each_iteration_leaves_its_graph() -> None:
 
 def test_graphs_that_a_program_keeps_of_all_parts_of_a_batch() -> None:
     """Two halves leave as much as the whole; what the step lets go of is of one half."""
-    hidden, of_step = contributor("forward", "activation"), contributor("forward", "activation", *layer("ReLU", "relu", 2))
+    hidden, of_step = (
+        contributor("forward", "activation"),
+        contributor("forward", "activation", *layer("ReLU", "relu", 2)),
+    )
     gradient = contributor("backward", "gradient", *layer("Linear", "linear", 1))
     rows: list[Row] = []
     for i in range(4):
