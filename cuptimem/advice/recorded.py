@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cuptimem.advice.program import Program
 from cuptimem.advice.readers import Readers
 from cuptimem.report.lives import Lives
-from cuptimem.report.model import Report
+from cuptimem.report.model import OutOfMemory, Report
 from cuptimem.words import size
 
 _FEW = 8  # types of less than this part of the parameters' bytes say nothing of the model
@@ -14,7 +14,7 @@ _FEW = 8  # types of less than this part of the parameters' bytes say nothing of
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """step: that of the program's peak. note: why it is not the recorded peak's."""
+    """step: that of the program's peak. note: why it is not the recorded peak's, or why that may not be the highest."""
 
     program: Program
     step: int | None
@@ -37,17 +37,31 @@ def of(report: Report, device: str, readers: Readers | None = None) -> Recorded 
     program = _program(report, lives, readers)
     if lives.cut or program.peak != peak.bytes:
         return "its blocks are too many to be kept one by one"
-    return _ended(report, lives, readers) or Recorded(program, peak.step)
+    refused = _refused(report, device)
+    if refused is None:
+        return Recorded(program, peak.step)
+    note = f"memory was refused at {size(refused.allocated)}: what the program would have asked for next is unknown"
+    return _ended(report, lives, readers) or Recorded(program, peak.step, note)
+
+
+def _refused(report: Report, device: str) -> OutOfMemory | None:
+    """The request that cut short the peak's step, or what came outside of all steps."""
+    peak = report.device(device).peak
+    for one in report.ooms:
+        if one.escaped and one.device == device and one.step == peak.step:
+            between = (step for step in report.steps if peak.time_ns <= step.end_ns <= one.time_ns)
+            if peak.step is not None or not any(between):
+                return one
+    return None
 
 
 def _ended(report: Report, lives: Lives, readers: Readers | None) -> Recorded | None:
-    """Without the step that a refused request cut short, where an earlier one has a backward pass.
+    """Without the step that the refused request cut short, where an earlier one has a backward pass.
 
     The backward pass of a step that did not end is missing, and with it what checkpointing would make again.
     """
     peak = report.device(lives.device).peak
-    refused = any(one.escaped and one.device == lives.device and one.step == peak.step for one in report.ooms)
-    if not refused or peak.step is None:
+    if peak.step is None:
         return None
     program = _program(report, lives.before(peak.step), readers)
     step = next((one.step for one in program.steps if one.begin <= program.at < one.end), None)

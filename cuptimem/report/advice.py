@@ -58,9 +58,9 @@ class LeakAtPeak(Brief):
 class Advice(Displayed, Brief):
     """Of one device. proposals: free ones first, then trades, the largest saving first.
 
-    leaks: those with a tenth of the recorded peak or more; none where another peak is meant.
-    reason: why nothing could be predicted; "" if it was. note: why peak and step are not those of the recording; "" if
-    they are.
+    leaks: those with a tenth of the peak or more.
+    reason: why nothing could be predicted; "" if it was. note: why peak and step are not those of the recording, or
+    that memory was refused at this peak; else "".
     """
 
     device: str

@@ -53,7 +53,7 @@ def in_a_line(one: Advice | None) -> list[Block]:
     if one is None or not rows:
         return []
     said = (f"{row.technique} {share(row.saved, one.peak)}" for row in rows)
-    where = f" (of step {one.step})" if one.note else ""
+    where = f" (of step {one.step})" if one.note and one.step is not None else ""
     return [Text(f"What would lower it{where}, each alone: {', '.join(said)}", hang=2)]
 
 

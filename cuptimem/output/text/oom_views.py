@@ -62,7 +62,12 @@ def advised(report: Report, oom: OutOfMemory) -> list[Block]:
     of = "the peak" if one.step is None else f"the peak of step {one.step}"
     title = Text(f"What would lower {of}, {size(one.peak)}, each alone", "title")
     said = [block for row in rows for block in prose(advice_views.sentence(row, one.peak), mark="  - ")]
-    why = f"for step {one.step}, because step {oom.step} did not end" if one.note else "from the recording"
+    if not one.note:
+        why = "from the recording"
+    elif one.step != oom.step:
+        why = f"for step {one.step}, because step {oom.step} did not end"
+    else:
+        why = "of what was alive by then: what the program would have asked for next is unknown"
     return [Text(), title, *said, *prose(f"predicted {why}; cuptimem advice shows all, with their costs", "dim")]
 
 

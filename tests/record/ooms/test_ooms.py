@@ -226,6 +226,23 @@ def test_one_page_of_many_lines_and_modules(recorded: Run, tmp_path: Path) -> No
     assert sum("more)" in line for line in shown) == 2
 
 
+def test_what_came_behind_a_refused_request_is_unknown(recorded: Run, call: Run, tmp_path: Path) -> None:
+    """Behind the step's end: an optimizer would have gone on to make states of all others."""
+    text = """
+kept = [torch.nn.Linear(64, 64) for _ in range(4)]
+sum(one(torch.ones(8, 64)).sum() for one in kept).backward()
+states = [torch.zeros(64, 64) for _ in range(8)]
+ask()
+"""
+    said = " ".join(" ".join(page(recorded(text).err)).split())
+    unknown = "what the program would have asked for next is unknown"
+    assert f"predicted of what was alive by then: {unknown}; " in said
+    advised = cuptimem.open(tmp_path / "x.cmem").advice
+    assert advised.note.endswith(unknown) and advised.step is None
+    assert "step None" not in call("summary", "x.cmem").out
+    assert call("advice", "--budget", "1GiB", "x.cmem").code == 4
+
+
 def test_what_would_lower_the_peak_is_of_a_step_that_ended(recorded: Run, call: Run, tmp_path: Path) -> None:
     """The larger step is refused in its forward pass: what its backward pass would have read is not known."""
     text = """
