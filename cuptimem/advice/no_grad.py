@@ -64,11 +64,9 @@ def _by_steps(program: Program, blocks: list[Block]) -> Change | str:
     """Without readers: of the steps of which no backward pass ran a node."""
     steps = program.unrun
     if not steps:
-        at_peak = next((one for one in program.stretches if one.begin <= program.at < one.end), None)
-        if at_peak is not None and not at_peak.loop and at_peak.nodes_made > at_peak.nodes_run:
-            return (
-                "the graph at the peak was built outside of all steps: whether a backward pass was to run it is unknown"
-            )
+        behind = (one for one in program.stretches if not one.loop and one.step >= 0 and one.nodes_made > one.nodes_run)
+        if any(one.begin <= program.at < one.end for one in behind):
+            return "the graph at the peak is of no step that ended: whether a backward pass was to run it is unknown"
         return "no step builds a graph that no backward pass runs"
     held = [
         block

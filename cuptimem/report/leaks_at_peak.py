@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from cuptimem.report.advice import LeakAtPeak
+from cuptimem.report.contents import Contributor
 from cuptimem.report.leaks import Leak
 from cuptimem.report.stacks import Stack
 
@@ -29,10 +30,10 @@ def at_peak(leaks: Sequence[Leak], device: str, whole: int, alive: Iterable[tupl
     return found
 
 
-def is_made_by(leaks: Iterable[Leak], device: str, of: Made) -> bool:
-    """Whether one of them is made there."""
+def not_of(leaks: Iterable[Leak], device: str, alive: Iterable[Contributor]) -> list[Contributor]:
+    """What none of them makes."""
     known = {(_lines(part.stack), one.backward) for leak in leaks for one in _of(leak, device) for part in one.parts}
-    return _key(*of) in known
+    return [one for one in alive if _key(one.stack, one.phase) not in known]
 
 
 def _of(leak: Leak, device: str) -> list[Leak]:

@@ -12,13 +12,13 @@ from cuptimem.report import grouping, logged
 from cuptimem.report.cycles import CYCLE
 from cuptimem.report.fragmentation import Fragmentation
 from cuptimem.report.held import HeldLine
-from cuptimem.report.leaks_at_peak import at_peak, is_made_by
+from cuptimem.report.leaks_at_peak import at_peak, not_of
 from cuptimem.report.model import Contributor, OutOfMemory, Report, first_lines, lines_of
 from cuptimem.report.process import HOST
 
 _TOP = 6
 _ADVISED = 3  # changes
-_HELD = 3  # lines with their tensors and holders
+_HELD = 3  # lines with their tensors and holders, and leaks
 _ARROW, _TRACEBACK = " → ", "traceback"  # in a holder's path: behind the name of an exception
 _NAMES_WIDTH = 40  # characters of tensors' names and shapes
 _REST = "(not known: compacted, lost, or not a tensor's)"
@@ -130,7 +130,7 @@ def _memory(oom: OutOfMemory) -> list[Block]:
 def _leaks(report: Report, oom: OutOfMemory) -> list[Block]:
     alive = (((c.stack, c.phase), c.bytes) for c in oom.contributors)
     leaks = at_peak(report.leaks, oom.device, oom.allocated, alive)
-    return [Text(), *leak_views.at_peak(leaks, oom.allocated, "what is live")] if leaks else []
+    return [Text(), *leak_views.at_peak(leaks[:_HELD], oom.allocated, "what is live")] if leaks else []
 
 
 def _unusable(oom: OutOfMemory, cached: int) -> str:
@@ -234,8 +234,7 @@ def _fits(report: Report, oom: OutOfMemory, held: Sequence[HeldLine]) -> list[Bl
     blocks += prose(f"freeing {size(lacked)} more on the device: the request needs {size(needed)} of it", mark="  - ")
     blocks += _caught_before(held, lacked)
     blocks += _expandable(report, memory, lacked)
-    of_steps = (c for c in oom.contributors if not is_made_by(report.leaks, oom.device, (c.stack, c.phase)))
-    return blocks + _activations(of_steps, lacked)
+    return blocks + _activations(not_of(report.leaks, oom.device, oom.contributors), lacked)
 
 
 def _caught_before(held: Sequence[HeldLine], lacked: int) -> list[Block]:
