@@ -88,12 +88,14 @@ def caught(report: Report) -> list[Block]:
 def left(oom: OutOfMemory) -> Text:
     """The line of the one that ended the program or the profile."""
     asked = f"asked for {size(oom.requested)} with {size(oom.allocated)} in use"
-    line = f", at {place(oom.frame)}  {code(oom.frame)}" if oom.frame is not None else ""
-    return Text(f"! out of memory on {oom.device}: {asked}{line}", "warning")
+    line = f"  {code(oom.frame)}" if oom.frame is not None else ""
+    return Text(f"! out of memory on {oom.device}: {asked}{_at(oom, ',')}{line}", "warning")
 
 
-def _at(oom: OutOfMemory) -> str:
-    return f" at {place(oom.frame)}" if oom.frame is not None else ""
+def _at(oom: OutOfMemory, mark: str = "") -> str:
+    """With the line of forward, where the request's own is that of the backward pass."""
+    backward = " in the backward pass of" if oom.operator is not None else " at"
+    return f"{mark}{backward} {place(oom.frame)}" if oom.frame is not None else ""
 
 
 def _asked(report: Report, oom: OutOfMemory) -> list[Block]:

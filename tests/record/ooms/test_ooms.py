@@ -213,6 +213,8 @@ first.backward()
     assert "for SelectBackward0, in backward" in shown[3]
     left = cuptimem.open(tmp_path / "x.cmem").oom_left
     assert left is not None and left.origin[0].line != 12 and left.operator == "SelectBackward0"
+    said = str(cuptimem.open(tmp_path / "x.cmem"))
+    assert "in use, in the backward pass of " in said and "train.py:12  first = x.expand(1 << 46)[0]" in said
 
 
 def test_one_page_of_many_lines_and_modules(recorded: Run, tmp_path: Path) -> None:
