@@ -15,11 +15,12 @@ from cuptimem.simulation.tries import Tried
 
 keys(
     Simulation,
-    "verdict fits exit_code reason hints notes name card memory devices peak need proposals "
+    "verdict fits exit_code reason hints notes name card memory devices peak need leaks proposals "
     "smallest_memory setting "
     "smallest_card modelled host_reads reads assumptions undescribed refused caught_ooms retries attempts program "
     "torch cuda",
     exit_code="code",
+    leaks=lambda one: [] if one.advised is None else [of(leak) for leak in one.advised.leaks],
     proposals=lambda one: [] if one.advised is None else [of(row) for row in one.advised.proposals],
     host_reads=lambda one: [of(read, "count bytes device written line stack") for read in one.host_reads],
     program=lambda one: {"exit_code": one.exit_code, "signal": one.signal, "seconds": one.seconds},

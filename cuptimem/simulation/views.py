@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from cuptimem.output.text import advice_views
+from cuptimem.output.text import advice_views, leak_views
 from cuptimem.output.text.blocks import CODE, FUNCTION, LINE, Block, Column, Style, Table, Text
 from cuptimem.output.text.part_views import lines_below
 from cuptimem.output.text.peak_views import lines_table
@@ -174,10 +174,11 @@ def _peak(one: Simulation) -> list[Block]:
 
 
 def _lowers(one: Simulation) -> list[Block]:
+    leaks = leak_views.at_peak(one.advised.leaks, one.advised.peak) if one.advised is not None else []
     said = advice_views.in_a_line(one.advised)
-    return (
-        [Text(), *said, Text("  cuptimem advice --try has their lines, and tries most of them", "dim")] if said else []
-    )
+    if said:
+        said += [Text("  cuptimem advice --try has their lines, and tries most of them", "dim")]
+    return [Text(), *leaks, *said] if leaks or said else []
 
 
 def _modelled(one: Simulation) -> list[Block]:

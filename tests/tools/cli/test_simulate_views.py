@@ -12,7 +12,8 @@ from cuptimem.cli import simulate as command
 from cuptimem.output import json
 from cuptimem.output.text import text, views
 from cuptimem.record import process_info
-from cuptimem.report.advice import Advice, Proposal
+from cuptimem.report.advice import Advice, LeakAtPeak, Proposal
+from cuptimem.report.leaks import Leak
 from cuptimem.report.model import Frame, HostRead
 from cuptimem.simulation import api, as_json, assemble
 from cuptimem.simulation import views as simulate_views
@@ -53,6 +54,12 @@ def test_what_would_lower_the_peak_of_what_does_not_fit(made):
     row = Proposal("sgd", False, 600 * MIB, 400 * MIB, None, "SGD", "another optimizer", "exact")
     one = made("does not fit", advised=Advice("cuda:0", 1000 * MIB, 1, (row,)))
     assert "What would lower it, each alone: sgd 40 %\n  cuptimem advice --try has" in str(one)
+    frame = Frame("/w/a.py", "main", 7)
+    of = ("bytes", "cuda:0", 250 * MIB, 4, 50 * MIB, 1, 0, 3, "training", (frame,), (), (), "survivors", "", "high", "")
+    leaking = replace(one.advised, leaks=(LeakAtPeak(250 * MIB, Leak(*of)),))
+    other = made("does not fit", advised=leaking)
+    assert "a leak has 250.0 MiB of it (25 %)" in str(other)
+    assert [row["bytes"] for row in as_json.simulate(other)["leaks"]] == [250 * MIB]
     assert [row["technique"] for row in as_json.simulate(one)["proposals"]] == ["sgd"]
     assert "What would lower" not in str(made()) and as_json.simulate(made())["proposals"] == []
 
