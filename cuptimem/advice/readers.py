@@ -7,7 +7,7 @@ recordings without readers.
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """By autograd. number: of the operator that came next. used: when a node asked for it, FOREVER: none did.
+    """By autograd. number: of the operator that came next, at position `made`. used: when a node asked for it, FOREVER:
+    none did. bytes: of the tensor, which may be a view.
 
     by: the variable with which it went, where that held the graph alone. lines: of the program that led there, outside
     of calls of modules, the innermost first. drops: the variables of what they made, "" for none, if the program has no
@@ -66,8 +67,11 @@ class Saved:
     """
 
     number: int
+    made: int
     used: int
     gone: int
+    bytes: int
+    is_contiguous: bool
     in_backward: bool
     by: Held | None
     lines: tuple[Frame, ...]
@@ -247,8 +251,7 @@ class Readers:
             casts = tuple(Cast(first, last, self._behind(first), self._behind(last)) for first, last in row["casts"])
             first, saved = row["narrowed"] or (0, 0)
             narrowed = Narrowed(first, self._behind(first), saved) if row["narrowed"] else None
-            behind = self._behind(row["number"] + 1)
-            life = _life(births[index], row, inputs, variables, places, into, casts, narrowed, behind)
+            life = _life(births[index], row, inputs, variables, places, into, casts, narrowed, self._behind)
             if self._explains(life, blocks[index]):
                 lives[births[index]] = life
         return lives, frozenset(scratch)
@@ -287,7 +290,7 @@ def _life(
     into: tuple[Operand, ...],
     casts: tuple[Cast, ...],
     narrowed: Narrowed | None,
-    behind: int,
+    behind: Callable[[int], int],
 ) -> Life:
     return Life(
         birth,
@@ -303,8 +306,11 @@ def _life(
         tuple(
             Saved(
                 one["number"],
+                behind(one["number"]),
                 _position(one["used"]),
                 _position(one["gone"]),
+                one.get("bytes", row["bytes"]),
+                one.get("is_contiguous", True),
                 one["by"] == "backward",
                 variables.get(one["by"]),
                 places[one["lines"]][0],
@@ -316,5 +322,5 @@ def _life(
         into,
         casts,
         narrowed,
-        behind,
+        behind(row["number"] + 1),
     )

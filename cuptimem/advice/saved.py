@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from cuptimem.advice.program import FOREVER, GAP, Block, Program, call_line, total
+from cuptimem.advice.readers import Life
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.words import size
 
@@ -14,14 +15,11 @@ def offload(program: Program, blocks: list[Block], value: str) -> Change | str:
         return "what is saved lies in host memory already"
     edited, moved = [], []
     for block in blocks:
-        leaves, back = _away(program, block)
         life = program.life(block)
-        saved = block.category == "activation" and block.saved_by if life is None else life.saved
-        if saved and block.phase == "forward" and leaves < back and block.end < FOREVER:
-            edited += [block.ending(leaves), *([replace(block, birth=back)] if back < block.end else [])]
+        parts = _by_phases(program, block) if life is None else _read(program, block, life)
+        edited += parts
+        if parts[0].end < block.end:
             moved.append(block)
-        else:
-            edited.append(block)
     if not moved:
         return "nothing is saved for backward"
     last = max(block.step for block in moved)
@@ -31,14 +29,30 @@ def offload(program: Program, blocks: list[Block], value: str) -> Change | str:
     return Change(edited, frame, write, f"{size(there)} to the host and back in each step")
 
 
-def _away(program: Program, block: Block) -> tuple[int, int]:
-    """From when on it is on the host alone, and when it is back."""
-    life = program.life(block)
-    if life is None:
-        return program.later_birth(block.birth, _FORWARD_LIFE), block.end - GAP - 1
-    used = min((one.used for one in life.saved), default=FOREVER)
-    read = (one.at for one in life.reads if one.at < used)
-    return max((block.birth, *read, *(one.gone for one in life.held if one.made < used))), min(used, block.end)
+def _by_phases(program: Program, block: Block) -> list[Block]:
+    """It is away from behind its neighbours until just before it ends."""
+    leaves, back = program.later_birth(block.birth, _FORWARD_LIFE), block.end - GAP - 1
+    is_saved = block.phase == "forward" and block.category == "activation" and block.saved_by
+    if not is_saved or leaves >= back or block.end == FOREVER:
+        return [block]
+    return [block.ending(leaves), replace(block, birth=back)]
+
+
+def _read(program: Program, block: Block, life: Life) -> list[Block]:
+    """It ends with what else holds and reads it in forward. Each node that asks for it has a copy of its own. A view
+    that is not contiguous becomes so on the device, on its way to the host."""
+    if life.node or not life.saved:
+        return [block]
+    used = min(one.used for one in life.saved)
+    reads = (one.at for one in life.reads if one.at < used)
+    parts = [block.ending(max((block.birth, *reads, *(one.gone for one in life.held if one.made < used))))]
+    for one in life.saved:
+        copy = program.with_bytes(block, one.bytes)
+        if one.used < FOREVER:
+            parts.append(replace(copy, birth=one.used, end=one.gone))
+        if not one.is_contiguous:
+            parts.append(replace(copy, birth=one.made, end=one.made + 1))
+    return parts
 
 
 OFFLOAD = Technique("offload", False, "rough", offload, costs="time", reads=True)

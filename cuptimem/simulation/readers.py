@@ -251,6 +251,10 @@ class Readers:
         finally:
             self._busy = False
         record: dict[str, Any] = {"number": len(self._begins), "used": None, "gone": None, "by": None, "there": False}
+        if tensor.nbytes != tensor.untyped_storage().nbytes():
+            record["bytes"] = tensor.nbytes
+        if not tensor.is_contiguous():
+            record["is_contiguous"] = False
         # A backward pass of which a graph is made has its own thread: the program waits for it.
         frame = sys._getframe().f_back or sys._current_frames().get(self._main or 0)
         record["lines"] = self._places.setdefault(_outside_modules(frame), len(self._places))

@@ -84,7 +84,9 @@ class _Calls(TorchFunctionMode):
 
 
 class Offload(Change):
-    """torch.autograd.graph.save_on_cpu around forward. On this device only the contents of masks and indices matter."""
+    """torch.autograd.graph.save_on_cpu(pin_memory=True) around forward. Nothing is copied to the host: on this device
+    only the contents of masks and indices matter. What is not contiguous is copied on the device first, as on its way
+    to the host."""
 
     why_not = "nothing on the device is kept for backward by a model's call"
 
@@ -102,6 +104,7 @@ class Offload(Change):
         if not tensor.is_cuda:
             return tensor
         self.applied += 1
+        tensor.detach().contiguous()
         return tensor.shape, tensor.dtype, tensor.device, self._contents(tensor)
 
     def _contents(self, tensor: Any) -> tuple[Any, Any] | None:

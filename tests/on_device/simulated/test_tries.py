@@ -91,6 +91,7 @@ OF_KINDS = (
     ("release", ("--case", "names"), 0),
     ("checkpoint", ("--case", "stack"), 0),
     ("offload", ("--case", "masked"), 0),
+    ("offload", ("--case", "relations"), 0),
 )
 
 
