@@ -1,6 +1,6 @@
 """Which of several places are worth a change: those whose blocks are at the peak, until that is elsewhere."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
 
 from cuptimem.advice.program import Block, Program
@@ -9,24 +9,37 @@ Edits = dict[int, tuple[Block, Block | None]]  # by id of a block: it, and what 
 Place = TypeVar("Place")
 
 _LEAST = 0.01  # of the peak
-_MOST = 4  # places
+_MOST = 4  # places, or lines with some
 
 
-def worth(program: Program, blocks: list[Block], places: Mapping[Place, Edits]) -> tuple[list[Block], list[Place]]:
-    """The blocks with the edits of the chosen places, the one with the most bytes first."""
+def worth(
+    program: Program,
+    blocks: list[Block],
+    places: Mapping[Place, Edits],
+    line: Callable[[Place], Hashable] = lambda _: _,
+) -> tuple[list[Block], list[Place]]:
+    """The blocks with the edits of the chosen places, the one with the most bytes first. line: where a place is."""
     chosen: list[Place] = []
     edits: Edits = {}
     edited = blocks
-    while len(chosen) < _MOST:
+    while True:
         _, at = program.replay(edited)
-        gains = {place: _gain(made, at) for place, made in places.items() if place not in chosen}
+        lines = {line(one) for one in chosen}
+        left = [one for one in places if one not in chosen and (len(lines) < _MOST or line(one) in lines)]
+        gains = {place: _gain(places[place], at) for place in left}
         best = max(gains, key=lambda one: gains[one], default=None)
         if best is None or gains[best] < _LEAST * program.peak:
             break
         chosen.append(best)
-        edits.update(places[best])
+        for key, (old, new) in places[best].items():
+            edits[key] = old, _later(edits[key][1] if key in edits else None, new)
         edited = [new for block in blocks if (new := edits.get(id(block), (block, block))[1]) is not None]
     return edited, chosen
+
+
+def _later(one: Block | None, other: Block | None) -> Block | None:
+    """Of what two places leave of a block: each needs it until then."""
+    return one if one is not None and other is not None and one.end > other.end else other
 
 
 def _gain(edits: Edits, at: int) -> int:

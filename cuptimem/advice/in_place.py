@@ -117,14 +117,17 @@ def _read(program: Program, blocks: list[Block]) -> Change | str:
             largest[place] = output, into
     stay.discard(None)
     surely = {place: made for place, made in places.items() if not {place, (*place[:2], ""), *modules[place]} & stay}
-    edited, chosen = worth(program, blocks, surely)
+    edited, chosen = worth(program, blocks, surely, lambda place: place[:2])
     if not chosen:
         return "no elementwise operator at the peak is surely the last to read an input that autograd does not keep"
-    said = [_say(program, *largest[place], modules[place]) for place in chosen]
-    also = [f"; line {place[1]}: {words}" for place, words in zip(chosen[1:], said[1:], strict=True)]
+    said: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for place in chosen:
+        said[place[:2]].append(_say(program, *largest[place], modules[place]))
+    first, *others = [(line, ", and ".join(words)) for (_, line), words in said.items()]
+    also = [f"; line {line}: {words}" for line, words in others]
     operators = tuple((*place, largest[place][1].argument) for place in chosen)
     frame = user_frame(largest[chosen[0]][0].of.stack)
-    return Change(edited, frame, f"{said[0]}{''.join(also)}", _COST, operators=operators)
+    return Change(edited, frame, f"{first[1]}{''.join(also)}", _COST, operators=operators)
 
 
 def _operator(life: Life | None) -> str:

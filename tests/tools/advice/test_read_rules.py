@@ -2,13 +2,15 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from cuptimem.advice import batches, in_place, no_grad, optimizers, precision, release
+from cuptimem.advice import batches, edits, in_place, no_grad, optimizers, precision, release
+from cuptimem.advice import saved as of_backward
 from cuptimem.advice.program import Program
 from cuptimem.advice.readers import Readers, Variable
 from cuptimem.advice.technique import Change
@@ -269,6 +271,45 @@ def test_in_place_at_a_line_that_also_needs_scratch_memory(tmp_path: Path) -> No
     for last, kind in (10, Change), (11, str):
         one = program(tmp_path, given, made, reduces, {"begin": 9, "last": last, "is_logged": False})
         assert isinstance(in_place.in_place(one, one.blocks, ""), kind)
+
+
+def test_a_row_names_few_lines_with_all_that_is_worth_it_there(tmp_path: Path) -> None:
+    """And what two places lengthen stays until the later end."""
+    sizes = [600, 500, 400, 300, 200, 100]
+    lines = [1, 1, 1, 2, 3, 4]
+    one = program(tmp_path, *({"begin": 1, "last": 9, "bytes": size} for size in (*sizes, 90, 100)))
+    dropped = one.blocks[:-1]
+    source = one.blocks[-1]
+    places: dict[tuple[int, int], edits.Edits] = {
+        (line, number): {id(block): (block, None), id(source): (source, replace(source, end=source.end + number))}
+        for number, (line, block) in enumerate(zip([*lines, 5], dropped, strict=True))
+    }
+    edited, chosen = edits.worth(one, one.blocks, places, lambda place: place[0])
+    assert chosen == [(line, number) for number, line in enumerate(lines)]
+    assert [block.requested for block in edited] == [90, 100] and edited[-1].end == source.end + 5
+    places = dict(reversed(places.items()))
+    again, chosen = edits.worth(one, one.blocks, places)  # a line for each
+    assert chosen == [(line, number) for number, line in enumerate(lines)][:4] and again[-1].end == source.end + 3
+
+
+def test_what_is_on_the_host_comes_back_for_each_node(tmp_path: Path) -> None:
+    """As large as the view that was saved; one that is not contiguous is copied on its way."""
+    size = 1024
+    other = {"begin": 12, "last": 16, "bytes": size, "objects": [held(15)]}
+    for views, most in (
+        ([{}], 2 * size),
+        ([{"bytes": size // 2}], size // 2 + size),
+        ([{}, {"bytes": size // 2}], 2 * size + size // 2),
+        ([{"bytes": 8 * size}], 9 * size),
+        ([{"bytes": 8 * size, "is_contiguous": False, "used": None}], 9 * size),
+    ):
+        read = [[3, "aten.mul.Tensor", "", 1]]
+        given = {"begin": 1, "last": 16, "bytes": size, "objects": [held(4)], "reads": read}
+        given["saved"] = [{**saved(1, 13, 15, "backward"), **view} for view in views]
+        one = program(tmp_path, given, other)
+        change = of_backward.offload(one, one.blocks, "")
+        assert isinstance(change, Change) and change.blocks[0].end < one.blocks[1].birth
+        assert peak(one, change) == most
 
 
 MODULES = "/a/site-packages/torch/nn/modules"
