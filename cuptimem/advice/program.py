@@ -17,6 +17,7 @@ from cuptimem.report.stacks import Frame, Stack, user_frame
 
 _COLLECTS = 3  # steps: of fewer, it is a batch that is fetched ahead, or a state that is handed on
 ROUNDING = 512  # of PyTorch's caching allocator
+_SMALL = 1 << 20  # requests of more have a pool of their own, where as much may stay unsplit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +112,7 @@ class Program:
         self._stepped: tuple[Optimizer, ...] = readers.optimizers if readers is not None else ()
         self._loaders: tuple[Loader, ...] = readers.loaders if readers is not None else ()
         self.beside: Program | None = None  # the same program as a run with readers has it
-        self.read, self.scratch = readers.lives(self.blocks) if readers is not None else ({}, frozenset())  # by birth
+        self.read, self.scratch = readers.lives(self.blocks) if readers is not None else ({}, {})  # by birth
 
     def life(self, block: Block) -> Life | None:
         """What read it and held it, where that is known. A change may have edited the block."""
@@ -316,9 +317,14 @@ class Program:
         return next(iter(_lines((call_line(block.of.stack), block.bytes) for block in made)), None)
 
     def with_bytes(self, block: Block, requested: int) -> Block:
-        """The block for a request of another size."""
+        """The block for a request of another size.
+
+        What the allocator left unsplit of a large one depends on what was free, not on its size: it stays as it was.
+        """
         requested = max(requested, 1)
-        return replace(block, requested=requested, bytes=self.rounded(requested))
+        unsplit = block.bytes - self.rounded(block.requested)
+        more = unsplit if requested > _SMALL and unsplit <= _SMALL else 0
+        return replace(block, requested=requested, bytes=self.rounded(requested) + more)
 
     def rounded(self, requested: int) -> int:
         return requested if self.device == "cpu" else -(-requested // ROUNDING) * ROUNDING
