@@ -140,12 +140,16 @@ def accumulate(program: Program, blocks: list[Block], value: str) -> Change | st
         is_of_all = whole.end_step is None or id(whole.of) in program.collected or len(sizes.get(id(whole.of), ())) > 2
         is_kept = (whole.category == "kept" and is_of_all) or id(whole.of) in program.graphs
         block = whole if is_kept else part  # else a state that is carried over
-        end = program.step_end(block.step)
-        if block.category != "gradient" or block.phase != "backward" or block.step not in begin or end is None:
+        if block.category != "gradient" or block.phase != "backward":
             edited.append(block)
             continue
-        cleared = block.end_step == block.step + 1  # before backward: then at the start of the step
-        edited.append(replace(block, birth=begin[block.step] + 1, end=min(block.end, end) if cleared else block.end))
+        if block.end_step == block.step + 1:  # cleared before backward: then at the start of the step
+            end = program.step_end(block.step) or begin.get(block.end_step)
+            block = block if end is None else block.ending(end)
+        if block.step not in begin:
+            edited.append(block)
+            continue
+        edited.append(replace(block, birth=begin[block.step] + 1))
         edited.append(replace(block, end=min(block.end, block.birth + GAP + GAP // 2)))
     write = f"forward of this line and its backward pass for each of {parts} parts of the batch, then one step"
     return Change(edited, frame, write, f"{parts} times the launches")
