@@ -2,12 +2,14 @@
 
 import re
 from collections import defaultdict
+from dataclasses import replace
 
 from cuptimem.advice.program import Block, Program
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import user_frame
 
 _PRODUCT = re.compile(r"@|matmul|bmm|einsum")
+_BATCHED = "BmmBackward0"
 
 
 def _is_attention(made: list[Block]) -> bool:
@@ -16,7 +18,7 @@ def _is_attention(made: list[Block]) -> bool:
     nodes = {block.node for block in made if block.node is not None}
     forward = (block.of.stack[0] for block in made if block.phase == "forward" and block.of.stack)
     product = any(_PRODUCT.search(frame.expression) for frame in forward)
-    return product and "BmmBackward0" in nodes and "SoftmaxBackward0" in nodes and not _is_ambiguous(made)
+    return product and _BATCHED in nodes and "SoftmaxBackward0" in nodes and not _is_ambiguous(made)
 
 
 def _is_ambiguous(made: list[Block]) -> bool:
@@ -33,6 +35,21 @@ def _is_ambiguous(made: list[Block]) -> bool:
         and _PRODUCT.search(block.of.stack[0].expression)
         for block in made
     )
+
+
+def _at_once(blocks: list[Block], gone: set[int]) -> list[Block]:
+    """One node makes the gradients of queries, keys and values, where backward of the weights' product began."""
+    began: dict[tuple[str | None, int], int] = {}
+    edited: list[Block] = []
+    for block in sorted(blocks, key=lambda one: one.birth):
+        call = block.module, block.step
+        if block.node == _BATCHED and id(block) in gone:
+            began[call] = block.birth
+        elif block.node == _BATCHED and call in began:
+            block = replace(block, birth=began[call])
+        if id(block) not in gone:
+            edited.append(block)
+    return edited
 
 
 def fused_attention(program: Program, blocks: list[Block], value: str) -> Change | str:
@@ -53,7 +70,7 @@ def fused_attention(program: Program, blocks: list[Block], value: str) -> Change
     if any("/transformers/" in one.file for one in largest.of.stack[:4]):
         write = 'attn_implementation="sdpa" where the model is made'
     cost = "rounding; not where the weights themselves are read"
-    return Change([block for block in blocks if id(block) not in gone], frame, write, cost)
+    return Change(_at_once(blocks, gone), frame, write, cost)
 
 
 FUSED_ATTENTION = Technique("fused_attention", True, "rough", fused_attention)
