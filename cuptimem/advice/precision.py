@@ -7,13 +7,14 @@ from math import prod
 
 from cuptimem.advice.data import is_cached
 from cuptimem.advice.program import Block, Program, of_category
-from cuptimem.advice.readers import Cast, Life, Narrowed, Saved
+from cuptimem.advice.readers import Cast, Life, Narrowed, Saved, Scratch
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, Stack, function, user_frame
 
 _SMALL = 512
 _DIGITS = "7 digits in the place of 16"
 _PRODUCTS = re.compile(r"mm\b|conv|linear|attention|lstm|gru|rnn|norm")  # they take operands of one type
+_SUMS = re.compile(r"^aten\.(?:nan)?(?:sum|mean|var|var_mean|std|std_mean|prod|linalg_vector_norm)\.")
 _FOLLOWS = ("parameter", "buffer", "gradient", "optimizer state", "activation", "kept", "temporary", "bucket")
 
 
@@ -51,8 +52,11 @@ def _halved(program: Program, blocks: list[Block], of: str) -> list[Block]:
         half = program.with_bytes(block, block.requested // 2)
         # Of 64 bits all data becomes smaller, not just what the model computes.
         follows = follows and (of == "float64" or block.category != "kept" or _is_of_weights(program, block))
+        scratch = program.scratch.get(block.birth)
         if not follows or block.requested <= _SMALL or is_cached(program, block):
             edited.append(block)
+        elif copies is not None and scratch is not None:
+            edited += copies.scratch(block, half, scratch)
         else:
             edited += [half] if copies is None or life is None else copies.made(block, half, life)
     return edited
@@ -97,6 +101,15 @@ class _Copies:
             if saved if by.node else cast.first <= by.number < cast.last and is_wide:
                 return cast
         return None
+
+    def scratch(self, block: Block, half: Block, made: Scratch) -> list[Block]:
+        """What made a part of something contiguous is not there where that is copied; sums are of 32 bits."""
+        sources = [self._lives[one] for one in made.inputs if one in self._lives]
+        copied = [one for one in sources if any(cast.first <= made.number < cast.last for cast in one.casts)]
+        if any(block.requested != 4 * prod(one.shape) for one in copied):
+            return []
+        is_wide = copied or _SUMS.search(made.operator) or any(one.birth in self._wide for one in sources)
+        return [block if is_wide else half]
 
     def made(self, block: Block, half: Block, life: Life) -> list[Block]:
         whole = self._wide.get(block.birth)

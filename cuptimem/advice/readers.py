@@ -130,6 +130,15 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
+class Scratch:
+    """What an operator made for itself and freed: no tensor ever had it. number and inputs: the operator's."""
+
+    operator: str
+    number: int
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Optimizer:
     """The program's line at which it stepped first, and that at which it is made, where one led there."""
 
@@ -219,17 +228,16 @@ class Readers:
         )
         self.loaders = tuple(Loader(size, Frame(*line)) for size, line in self._log["loaders"])
 
-    def lives(self, blocks: "list[Block]") -> tuple[dict[int, Life], frozenset[int]]:
-        """By birth: each block is that of its operator with the size of its storage, which ended as its holders did.
-        Then the births of scratch memory, which no tensor ever had: an operator made and freed it."""
+    def lives(self, blocks: "list[Block]") -> tuple[dict[int, Life], dict[int, Scratch]]:
+        """By birth: each block is that of its operator with the size of its storage, which ended as its holders did."""
         births = [block.birth for block in blocks]
-        scratch: set[int] = set()
+        freed: dict[int, int] = {}  # birth of scratch memory: the row
         taken: dict[int, int] = {}  # index of a block: its row
         found: list[int | None] = []
         for row in self._log["blocks"]:
             first, last = row["begin"] * GAP, row["end"] * GAP
             candidates = range(bisect_right(births, first), bisect_right(births, last))
-            scratch |= {births[i] for i in candidates if blocks[i].end <= last}
+            freed |= {births[i]: len(found) for i in candidates if blocks[i].end <= last}
             fitting = (i for i in candidates if blocks[i].requested == row["bytes"] and blocks[i].end > last)
             index = next((i for i in fitting if i not in taken), None)
             if index is not None:
@@ -239,10 +247,13 @@ class Readers:
             one["dead"]["number"]: _held(one) for row in self._log["blocks"] for one in row["objects"] if one["dead"]
         }
         places = [(tuple(Frame(*one) for one in place["lines"]), place["drops"]) for place in self._log["places"]]
+
+        def inputs(row: dict[str, Any]) -> tuple[int, ...]:
+            return tuple(births[i] for one in row["inputs"] if (i := found[one]) is not None)
+
         lives = {}
         for index, number in taken.items():
             row = self._log["blocks"][number]
-            inputs = tuple(births[i] for one in row["inputs"] if (i := found[one]) is not None)
             into = tuple(
                 Operand(births[i], one["name"], one["argument"], one["operand"], one["grad"], one["idle"])
                 for one in row["into"]
@@ -251,10 +262,11 @@ class Readers:
             casts = tuple(Cast(first, last, self._behind(first), self._behind(last)) for first, last in row["casts"])
             first, saved = row["narrowed"] or (0, 0)
             narrowed = Narrowed(first, self._behind(first), saved) if row["narrowed"] else None
-            life = _life(births[index], row, inputs, variables, places, into, casts, narrowed, self._behind)
+            life = _life(births[index], row, inputs(row), variables, places, into, casts, narrowed, self._behind)
             if self._explains(life, blocks[index]):
                 lives[births[index]] = life
-        return lives, frozenset(scratch)
+        made = ((birth, self._log["blocks"][number]) for birth, number in freed.items())
+        return lives, {birth: Scratch(row["operator"], row["number"], inputs(row)) for birth, row in made}
 
     def _behind(self, number: int) -> int:
         """The position just behind the beginning of an operator."""

@@ -39,13 +39,13 @@ def _by_phases(program: Program, block: Block) -> list[Block]:
 
 
 def _read(program: Program, block: Block, life: Life) -> list[Block]:
-    """It ends with what else holds and reads it in forward. Each node that asks for it has a copy of its own. A view
-    that is not contiguous becomes so on the device, on its way to the host."""
+    """What forward made ends with what else holds and reads it there. Each node that asks for it has a copy of its own.
+    A view that is not contiguous becomes so on the device, on its way to the host."""
     if life.node or not life.saved:
         return [block]
     used = min(one.used for one in life.saved)
-    reads = (one.at for one in life.reads if one.at < used)
-    parts = [block.ending(max((block.birth, *reads, *(one.gone for one in life.held if one.made < used))))]
+    ends = [one.at for one in life.reads if one.at < used] + [one.gone for one in life.held if one.made < used]
+    parts = [block.ending(max(block.birth, *ends)) if block.phase == "forward" else block]
     for one in life.saved:
         copy = program.with_bytes(block, one.bytes)
         if one.used < FOREVER:

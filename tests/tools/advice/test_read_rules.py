@@ -134,6 +134,23 @@ def test_a_model_in_16_bits_and_what_stays_in_32(tmp_path: Path) -> None:
     assert half([[2, 4]], operator="aten.mm.default") == 4096 + 2048 + 2 * 4096
 
 
+def test_what_an_operator_has_for_itself_in_a_model_in_16_bits(tmp_path: Path) -> None:
+    """Sums are of 32 bits. Where a copy in 32 bits is made of a part, none is made that is contiguous."""
+    large = {"last": 30, "bytes": 4096, "shape": [1024], "objects": [held(29)]}
+    given = {**large, "begin": 3, "number": 1, "reads": [[8, "", "", 2]]}
+
+    def half(operator: str, casts: list[list[int]], scratch: int) -> int:
+        made = {**large, "begin": 5, "end": 8, "number": 2, "operator": operator, "inputs": [0]}
+        own = {"begin": 6, "last": 8, "bytes": scratch, "is_logged": False}
+        one = program(tmp_path, {**given, "casts": casts}, made, own)
+        return one.replay(precision._halved(one, one.blocks, "float32"))[0]
+
+    assert half("aten._log_softmax.default", [], 4096) == 3 * 2048
+    assert half("aten.sum.dim_IntList", [], 4096) == 2 * 2048 + 4096
+    assert half("aten._log_softmax.default", [[2, 4]], 4096) == 2048 + 3 * 4096  # transposed, as its copy is
+    assert half("aten._log_softmax.default", [[2, 4]], 3072) == 2048 + 2 * 4096
+
+
 def test_what_a_library_casts_back_to_16_bits(tmp_path: Path) -> None:
     """x.float() + ... and .to(dtype) of that, behind which autograd keeps the copy in 16 bits, or one of each."""
     large = {"last": 30, "bytes": 4096, "shape": [1024]}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cuptimem.advice import (
+    attention,
     batches,
     copies,
     data,
@@ -45,8 +46,9 @@ def program(
     device: str = "cpu",
     types: str = "",
     readers: Readers | None = None,
+    first: int = 0,
 ) -> Program:
-    """Positions count from 1; each step has `length` of them."""
+    """Positions count from 1; each step has `length` of them. first: the first step that is kept."""
     columns = [array("q") for _ in range(7)]
     for i, (birth, end, size, step, _) in enumerate(rows):
         last = -1 if end < 0 else (end - 1) // length
@@ -54,15 +56,15 @@ def program(
             columns, (birth * GAP, -1 if end < 0 else end * GAP, size, size, i, step, last), strict=True
         ):
             column.append(value)
-    numbers = range(steps)
+    numbers = range(first, steps)
     marks = LifeSteps(
         array("q", numbers),
-        array("q", [0] * steps),
+        array("q", [0] * len(numbers)),
         array("q", [step * length * GAP for step in numbers]),
         array("q", [(step + 1) * length * GAP for step in numbers]),
-        array("q", [0] * steps),
-        array("q", [0] * steps),
-        array("q", [0] * steps),
+        array("q", [0] * len(numbers)),
+        array("q", [0] * len(numbers)),
+        array("q", [0] * len(numbers)),
     )
     lives = Lives(device, False, LifeBlocks(*columns), tuple(row[4] for row in rows), marks, ("training",))
     return Program(lives, clock, types=frozenset(types.split()), readers=readers)
@@ -266,6 +268,22 @@ def test_gradients_that_are_zeroed_in_place_stay_beside_smaller_parts() -> None:
     forward = contributor("forward", "activation")
     one = program((10, 60, 4000, 0, forward), (50, -1, 100, 0, gradient), (110, 160, 4000, 1, forward))
     assert peaks(batches.accumulate, one) == (4100, 2200)  # half a batch, the gradient, and what is added
+
+
+def test_gradients_of_a_step_that_was_not_kept_do_not_stay_beside_those_of_all_parts() -> None:
+    forward = contributor("forward", "activation")
+    gradients: list[Row] = [(150, 250, 100, 1, GRADIENT), (260, -1, 100, 2, GRADIENT)]
+    one = program(*gradients, (210, 255, 4000, 2, forward), first=2)
+    assert peaks(batches.accumulate, one) == (4100, 2100)
+
+
+def test_what_stays_unsplit_of_a_large_block_does_not_follow_its_size() -> None:
+    one = program((10, 60, 100, 0, GRADIENT), device="cuda:0")
+    mib = 1 << 20
+    large = replace(one.blocks[0], requested=8 * mib, bytes=8 * mib + 3 * mib // 4)
+    assert one.with_bytes(large, 4 * mib).bytes == 4 * mib + 3 * mib // 4
+    assert one.with_bytes(large, mib).bytes == mib  # the small pool splits all
+    assert one.with_bytes(replace(large, bytes=16 * mib), 4 * mib).bytes == 4 * mib  # that was another rounding
 
 
 def test_what_a_program_keeps_of_all_parts_of_a_batch() -> None:
@@ -481,6 +499,26 @@ def graph(run: int) -> Program:
     one = program(*rows)
     one.stretches = [replace(one.stretches[0], nodes_made=8, nodes_run=run), *one.stretches[1:]]
     return one
+
+
+def test_a_fused_attention_has_all_its_gradients_at_once() -> None:
+    def of(phase: str, saved_by: str | None = None, node: str = "") -> Contributor:
+        frame = Frame("train.py", "forward", 3, text="return torch.softmax(q @ k, -1) @ v")
+        category = "activation" if phase == "forward" else "temporary"
+        return replace(contributor(phase, category, frame, saved_by=saved_by), operator=node or None)
+
+    def backward(birth: int, end: int, size: int, node: str) -> Row:
+        return birth, end, size, 0, of("backward", None, f"{node}Backward0")
+
+    one = program(
+        (10, 80, 4000, 0, of("forward", "SoftmaxBackward0")),
+        backward(60, 70, 4000, "Bmm"),
+        backward(61, 65, 100, "Bmm"),
+        backward(66, 75, 4000, "Softmax"),
+        backward(76, 90, 100, "Bmm"),
+        backward(77, 90, 100, "Bmm"),
+    )
+    assert peaks(attention.fused_attention, one) == (12000, 300)
 
 
 def test_a_graph_that_no_backward_pass_runs() -> None:
