@@ -115,7 +115,7 @@ class _Copies:
         whole = self._wide.get(block.birth)
         if whole is None:
             copies = [(one.made, end) for one in life.casts if (end := _until(life, one)) > one.made]
-            ends = (_beside(life, life.casts), *(one.gone for one in life.held), *(made for made, _ in copies))
+            ends = (_beside(life, life.casts), *(one.gone for one in life.handles), *(made for made, _ in copies))
             return [half.ending(max(ends)), *(replace(block, birth=made, end=end) for made, end in copies)]
         if life.narrowed is not None and not life.node:
             return _narrowing(block, half, life, life.narrowed, whole)
@@ -126,7 +126,7 @@ class _Copies:
 
 def _narrowing(block: Block, half: Block, life: Life, narrowed: Narrowed, whole: Cast) -> list[Block]:
     """What the copy in 16 bits leaves of the block, and that copy."""
-    held = max((one.gone for one in life.held), default=0)
+    held = max((one.gone for one in life.handles), default=0)
     ends = {True: [min(held, whole.gone)], False: [held] if held > whole.gone else []}  # by whether it has 32 bits
     for i, saved in enumerate(life.saved):
         ends[i < narrowed.saved].append(saved.gone)

@@ -131,11 +131,12 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """What an operator made for itself and freed: no tensor ever had it. number and inputs: the operator's."""
+    """What an operator made for itself and freed: no tensor ever had it. number, inputs, shape: the operator's."""
 
     operator: str
     number: int
     inputs: tuple[int, ...]
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,12 @@ class Life:
     @property
     def last_read(self) -> int:
         return max((one.at for one in self.reads), default=0)
+
+    @property
+    def handles(self) -> list[Held]:
+        """Tensors of Python's but for those that a node was given which asked for it."""
+        asked = min((one.used for one in self.saved), default=FOREVER)
+        return [one for one in self.held if one.made < asked]
 
     @property
     def end(self) -> int:
@@ -226,6 +233,7 @@ class Readers:
             Optimizer(Frame(*one["steps"]), Frame(*one["made"]) if one["made"] else None)
             for one in self._log["optimizers"]
         )
+        self.threads: int = self._log.get("threads", 0)  # that the device runs at once
         self.loaders = tuple(Loader(size, Frame(*line)) for size, line in self._log["loaders"])
 
     def lives(self, blocks: "list[Block]") -> tuple[dict[int, Life], dict[int, Scratch]]:
@@ -266,7 +274,9 @@ class Readers:
             if self._explains(life, blocks[index]):
                 lives[births[index]] = life
         made = ((birth, self._log["blocks"][number]) for birth, number in freed.items())
-        return lives, {birth: Scratch(row["operator"], row["number"], inputs(row)) for birth, row in made}
+        return lives, {
+            birth: Scratch(row["operator"], row["number"], inputs(row), tuple(row["shape"])) for birth, row in made
+        }
 
     def _behind(self, number: int) -> int:
         """The position just behind the beginning of an operator."""

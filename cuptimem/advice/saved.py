@@ -44,7 +44,7 @@ def _read(program: Program, block: Block, life: Life) -> list[Block]:
     if life.node or not life.saved:
         return [block]
     used = min(one.used for one in life.saved)
-    ends = [one.at for one in life.reads if one.at < used] + [one.gone for one in life.held if one.made < used]
+    ends = [one.at for one in life.reads if one.at < used] + [one.gone for one in life.handles]
     parts = [block.ending(max(block.birth, *ends)) if block.phase == "forward" else block]
     for one in life.saved:
         copy = program.with_bytes(block, one.bytes)
