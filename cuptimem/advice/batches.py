@@ -56,10 +56,13 @@ def scaled(program: Program, blocks: list[Block], factor: float, samples: bool =
             return True
         return block.bytes in parameters and block.node is not None and _WEIGHTS.match(block.node) is not None
 
-    pairs = program.beside.pairs if program.beside is not None else frozenset()
+    pairs = program.beside.pairs if program.beside is not None else {}
 
     def grown(block: Block) -> int:
-        return round(block.requested * (factor * factor if (block.of.stack, block.requested) in pairs else factor))
+        if (scratch := program.sum_with(factor, block)) is not None:
+            return scratch
+        is_of_pairs = block.requested in pairs and program.stack(block) in pairs[block.requested]
+        return round(block.requested * (factor * factor if is_of_pairs else factor))
 
     return [block if fixed(block) else program.with_bytes(block, grown(block)) for block in blocks]
 

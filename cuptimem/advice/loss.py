@@ -14,7 +14,8 @@ _LARGE = 1 << 20  # smaller ones are not worth a loop
 
 
 def chunked_loss(program: Program, blocks: list[Block], value: str) -> Change | str:
-    """All blocks of the logits' size shrink; the head's gradient is there twice while a part's is added."""
+    """All blocks of the logits' size shrink, and what sums over them have for themselves; the head's gradient is there
+    twice while a part's is added."""
     parts = parts_of(value, _PARTS)
     if parts is None:
         return f"rows are cut into at least 2 parts, not {value!r}"
@@ -28,6 +29,8 @@ def chunked_loss(program: Program, blocks: list[Block], value: str) -> Change | 
         wanted = block.step in program.evaluated  # evaluation scores its logits
         if block.requested in sizes and block.category in ("activation", "temporary") and not wanted:
             edited.append(program.with_bytes(block, block.requested // parts))
+        elif (scratch := program.sum_with(1 / parts, block, sizes)) is not None and not wanted:
+            edited.append(program.with_bytes(block, scratch))
         else:
             edited.append(block)
             if block.category == "gradient" and block.module in heads and block.bytes > _LARGE:

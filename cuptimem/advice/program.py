@@ -2,20 +2,23 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 from cuptimem.advice.positions import FOREVER as FOREVER
 from cuptimem.advice.positions import GAP as GAP
 from cuptimem.advice.readers import Life, Loader, Optimizer, Readers, without_mode
+from cuptimem.advice.reductions import of_rows
 from cuptimem.errors import core
 from cuptimem.report.contents import Contributor
 from cuptimem.report.lives import Lives
 from cuptimem.report.stacks import Frame, Stack, user_frame
 
 _COLLECTS = 3  # steps: of fewer, it is a batch that is fetched ahead, or a state that is handed on
+_NUMBER = 4  # bytes
 ROUNDING = 512  # of PyTorch's caching allocator
 _SMALL = 1 << 20  # requests of more have a pool of their own, where as much may stay unsplit
 
@@ -111,6 +114,8 @@ class Program:
         self.peak, self.at = self.replay(self.blocks)
         self._stepped: tuple[Optimizer, ...] = readers.optimizers if readers is not None else ()
         self._loaders: tuple[Loader, ...] = readers.loaders if readers is not None else ()
+        self.threads = readers.threads if readers is not None else 0  # that its device runs at once
+        self._stacks: dict[int, Stack] = {}  # by identity of a contributor
         self.beside: Program | None = None  # the same program as a run with readers has it
         self.read, self.scratch = readers.lives(self.blocks) if readers is not None else ({}, {})  # by birth
 
@@ -219,8 +224,8 @@ class Program:
         return max(sizes, key=lambda one: sizes[one], default=0)
 
     @cached_property
-    def pairs(self) -> frozenset[tuple[Stack, int]]:
-        """Where blocks of all pairs of a batch's samples are made, with their sizes: of two that have a row for each
+    def pairs(self) -> dict[int, set[Stack]]:
+        """Where blocks of all pairs of a batch's samples are made, by their size: of two that have a row for each
         sample, and no weights, or of such pairs."""
         of = {block.birth: block for block in self.blocks}
         found: set[int] = set()
@@ -228,10 +233,46 @@ class Program:
             sources = [one for one in life.inputs if one in self.read and len(self.read[one].shape) > 1]
             side = life.shape[0] if len(life.shape) > 1 and life.shape[0] == life.shape[1] else 0
             if side and side in (self.samples, 2 * self.samples) and sources:
-                rows = all(len(self.read[one].shape) == 2 and of[one].category != "parameter" for one in sources)
+                rows = all(
+                    len(self.read[one].shape) == 2
+                    and self.read[one].shape[0] == side
+                    and of[one].category != "parameter"
+                    for one in sources
+                )
                 if rows or any(one in found for one in sources):
                     found.add(birth)
-        return frozenset((of[one].of.stack, of[one].requested) for one in found)
+        stacks: dict[int, set[Stack]] = defaultdict(set)
+        for birth in found:
+            stacks[of[birth].requested].add(self.stack(of[birth]))
+        return stacks
+
+    @cached_property
+    def sums(self) -> dict[int, dict[Stack, tuple[int, int]]]:
+        """Where sums over rows have memory for themselves, by its size: the rows and columns."""
+        of = {block.birth: block for block in self.blocks}
+        found: dict[int, dict[Stack, tuple[int, int]]] = defaultdict(dict)
+        for birth, made in self.scratch.items():
+            block, sources = of[birth], [self.read[one] for one in made.inputs if one in self.read]
+            columns = prod(made.shape)
+            rows = prod(sources[0].shape) // columns if len(sources) == 1 and columns else 0
+            if rows and of_rows(rows, columns, self.threads) == block.requested:
+                found[block.requested][self.stack(block)] = rows, columns
+        return found
+
+    def sum_with(self, factor: float, block: Block, sizes: Container[int] | None = None) -> int | None:
+        """What a sum has for itself with another number of rows; None: it is none, or none of as many bytes."""
+        if self.beside is None or block.requested not in self.beside.sums:
+            return None
+        rows, columns = self.beside.sums[block.requested].get(self.stack(block), (0, 0))
+        if not rows or (sizes is not None and _NUMBER * rows * columns not in sizes):
+            return None
+        return of_rows(max(1, round(factor * rows)), columns, self.beside.threads)
+
+    def stack(self, block: Block) -> Stack:
+        """As another run of the program has it, where modules have other addresses."""
+        if (found := self._stacks.get(id(block.of))) is None:
+            found = self._stacks[id(block.of)] = tuple(replace(one, module_address=0) for one in block.of.stack)
+        return found
 
     @cached_property
     def parameter_sizes(self) -> frozenset[int]:

@@ -76,8 +76,9 @@ class Readers:
         self._modules.finish()
         with open(path, "w", encoding="utf-8") as file:
             places = [{"lines": place, "drops": drops(place)} for place in self._places]
-            made = {"optimizers": self._steppers, "loaders": self._makers.loaders}
-            json.dump({"begins": self._begins, "blocks": self._blocks, "places": places, **made}, file)
+            made: dict[str, Any] = {"optimizers": self._steppers, "loaders": self._makers.loaders}
+            made |= {"begins": self._begins, "blocks": self._blocks, "places": places, "threads": _threads()}
+            json.dump(made, file)
 
     def _stepped(self, optimizer: Any, *_: object) -> None:
         seen = self._optimizers.get(id(optimizer))
@@ -363,6 +364,14 @@ def _count() -> int:
     """Allocations and frees so far on the first device."""
     found = _cuda.memory_stats_as_nested_dict(0)["allocation"]["all"]
     return int(found["allocated"] + found["freed"])
+
+
+def _threads() -> int:
+    """That the first device runs at once."""
+    if not _cuda.is_initialized():
+        return 0
+    found = _cuda.get_device_properties(0)
+    return int(found.multi_processor_count * found.max_threads_per_multi_processor)
 
 
 def _tensors(values: Any) -> list[Any]:

@@ -132,6 +132,19 @@ def test_a_model_in_16_bits_and_what_stays_in_32(tmp_path: Path) -> None:
     assert half([[2, 4]]) == 4096 + 2048 + 2 * 4096
     assert half([[3, 4]]) == 4096 + 2 * 2048  # nothing reads that copy
     assert half([[2, 4]], operator="aten.mm.default") == 4096 + 2048 + 2 * 4096
+    # What a node is given is of the copy that it keeps, not of what that was made of.
+    nodes = {"made": 21, "gone": 24, "dead": None}
+    kept = {
+        **large,
+        "begin": 3,
+        "last": 26,
+        "number": 1,
+        "casts": [[2, 4]],
+        "saved": [saved(2, 20, 25)],
+        "objects": [held(5), nodes],
+    }
+    one = program(tmp_path, ids, kept, {**large, "begin": 11, "number": 5, "dtype": "int64"})
+    assert one.replay(precision._halved(one, one.blocks, "float32"))[0] == 3 * 4096
 
 
 def test_what_an_operator_has_for_itself_in_a_model_in_16_bits(tmp_path: Path) -> None:
@@ -184,25 +197,44 @@ def test_data_of_64_bits_beside_a_model_of_32(tmp_path: Path) -> None:
 def test_a_batch_of_pairs_and_one_of_a_single_sample(tmp_path: Path) -> None:
     large = {"last": 30, "bytes": 8192, "objects": [held(29)]}
 
-    def half(samples: int, value: str) -> int | str:
-        given = {**large, "begin": 1, "number": 0, "category": "input", "shape": [samples, 4]}
-        made = {
-            **large,
-            "begin": 3,
-            "number": 1,
-            "shape": [16, 16, 8],
-            "inputs": [0],
-            "stack": (Frame("a.py", "f", 2),),
-        }
-        one = program(tmp_path, given, made)
-        one.beside = one
+    def half(samples: int, value: str, rows: int = 0) -> int | str:
+        """rows: of what pairs are made of, if that is not the input."""
+
+        def run(address: int) -> Program:
+            given = {**large, "begin": 1, "number": 0, "category": "input", "shape": [samples, 4]}
+            each = {**large, "begin": 3, "number": 1, "shape": [rows or samples, 4], "inputs": [0]}
+            frame = Frame("a.py", "f", 2, module="Net", module_address=address)
+            made = {**large, "begin": 5, "number": 2, "shape": [16, 16, 8], "inputs": [1], "stack": (frame,)}
+            return program(tmp_path, given, each, made)
+
+        one, one.beside = run(1), run(2)  # modules of another run have other addresses
         change = batches.batch(one, one.blocks, value)
         return change if isinstance(change, str) else peak(one, change)
 
-    assert half(16, "") == 8192 // 2 + 8192 // 4
-    assert half(12, "") == 8192 // 2 + 8192 // 2
-    assert half(1, "") == "the batch is a single sample"
-    assert half(1, "x2") == 4 * 8192
+    assert half(16, "") == 2 * 8192 // 2 + 8192 // 4
+    assert half(16, "", 64) == 3 * 8192 // 2  # of heads of tokens, as many as there are samples
+    assert half(12, "") == 3 * 8192 // 2
+    one = program(tmp_path, {**large, "begin": 1, "number": 0, "category": "input", "shape": [1, 4]})
+    one.beside = one
+    assert batches.batch(one, one.blocks, "") == "the batch is a single sample"
+    assert peak(one, batches.batch(one, one.blocks, "x2")) == 2 * 8192
+
+
+def test_what_sums_over_rows_have_for_themselves_in_another_batch(tmp_path: Path) -> None:
+    rows, columns, threads = 1200, 20000, 132 * 2048
+    scratch = 143360000  # as PyTorch 2.14 has it on an H100
+    large = {"last": 30, "objects": [held(29)]}
+    given = {**large, "begin": 1, "number": 0, "bytes": 4 * rows * columns, "shape": [rows, columns]}
+    made = {**large, "begin": 3, "end": 6, "number": 1, "bytes": 512, "shape": [1, columns], "inputs": [0]}
+    own = {"begin": 4, "last": 6, "bytes": scratch, "is_logged": False}
+
+    def half(threads: int) -> int:
+        one = program(tmp_path, given, made, own, makes={"threads": threads})
+        one.beside = one
+        return peak(one, batches.batch(one, one.blocks, ""))
+
+    assert half(threads) - 2 * rows * columns <= 2 * 512  # none
+    assert half(0) - 2 * rows * columns > scratch // 2  # of an unknown device
 
 
 def test_what_is_read_later_or_held_by_something_unknown_stays(tmp_path: Path) -> None:
