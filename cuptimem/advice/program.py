@@ -360,12 +360,16 @@ class Program:
     def with_bytes(self, block: Block, requested: int) -> Block:
         """The block for a request of another size.
 
-        What the allocator left unsplit of a large one depends on what was free, not on its size: it stays as it was.
+        What the allocator leaves unsplit of a large one depends on what was free. For many blocks a share as large as
+        the recorded one is nearer than none, or than all of it.
         """
         requested = max(requested, 1)
-        unsplit = block.bytes - self.rounded(block.requested)
-        more = unsplit if requested > _SMALL and unsplit <= _SMALL else 0
-        return replace(block, requested=requested, bytes=self.rounded(requested) + more)
+        unsplit = block.bytes - self.rounded(block.requested) if requested > _SMALL else 0
+        return replace(
+            block,
+            requested=requested,
+            bytes=self.rounded(requested) + unsplit * requested // max(block.requested, 1),
+        )
 
     def rounded(self, requested: int) -> int:
         return requested if self.device == "cpu" else -(-requested // ROUNDING) * ROUNDING

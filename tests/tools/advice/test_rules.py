@@ -277,13 +277,13 @@ def test_gradients_of_a_step_that_was_not_kept_do_not_stay_beside_those_of_all_p
     assert peaks(batches.accumulate, one) == (4100, 2100)
 
 
-def test_what_stays_unsplit_of_a_large_block_does_not_follow_its_size() -> None:
+def test_what_stays_unsplit_of_a_large_block_is_as_large_a_share() -> None:
     one = program((10, 60, 100, 0, GRADIENT), device="cuda:0")
     mib = 1 << 20
-    large = replace(one.blocks[0], requested=8 * mib, bytes=8 * mib + 3 * mib // 4)
-    assert one.with_bytes(large, 4 * mib).bytes == 4 * mib + 3 * mib // 4
+    large = replace(one.blocks[0], requested=8 * mib, bytes=8 * mib + mib // 2)
+    assert one.with_bytes(large, 4 * mib).bytes == 4 * mib + mib // 4
+    assert one.with_bytes(large, 16 * mib).bytes == 17 * mib
     assert one.with_bytes(large, mib).bytes == mib  # the small pool splits all
-    assert one.with_bytes(replace(large, bytes=16 * mib), 4 * mib).bytes == 4 * mib  # that was another rounding
 
 
 def test_what_a_program_keeps_of_all_parts_of_a_batch() -> None:
