@@ -8,6 +8,7 @@ from cuptimem.advice.technique import Change, Technique
 from cuptimem.words import size
 
 _FORWARD_LIFE = 3  # births
+_MODELS = ("parameter", "buffer")  # held by more than is followed from the operator that made it
 
 
 def offload(program: Program, blocks: list[Block], value: str) -> Change | str:
@@ -39,13 +40,13 @@ def _by_phases(program: Program, block: Block) -> list[Block]:
 
 
 def _read(program: Program, block: Block, life: Life) -> list[Block]:
-    """What forward made ends with what else holds and reads it there. Each node that asks for it has a copy of its own.
-    A view that is not contiguous becomes so on the device, on its way to the host."""
+    """It ends with what else holds and reads it in forward. Each node that asks for it has a copy of its own. What is
+    not contiguous becomes so on the device, on its way to the host."""
     if life.node or not life.saved:
         return [block]
     used = min(one.used for one in life.saved)
     ends = [one.at for one in life.reads if one.at < used] + [one.gone for one in life.handles]
-    parts = [block.ending(max(block.birth, *ends)) if block.phase == "forward" else block]
+    parts = [block if block.category in _MODELS else block.ending(max([block.birth, *ends]))]
     for one in life.saved:
         copy = program.with_bytes(block, one.bytes)
         if one.used < FOREVER:
