@@ -9,7 +9,7 @@ from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import user_frame
 
 _PRODUCT = re.compile(r"@|matmul|bmm|einsum")
-_BATCHED = "BmmBackward0"
+_BATCHED, _SOFTMAX = "BmmBackward0", "SoftmaxBackward0"
 
 
 def _is_attention(made: list[Block]) -> bool:
@@ -18,7 +18,7 @@ def _is_attention(made: list[Block]) -> bool:
     nodes = {block.node for block in made if block.node is not None}
     forward = (block.of.stack[0] for block in made if block.phase == "forward" and block.of.stack)
     product = any(_PRODUCT.search(frame.expression) for frame in forward)
-    return product and _BATCHED in nodes and "SoftmaxBackward0" in nodes and not _is_ambiguous(made)
+    return product and {_BATCHED, _SOFTMAX} <= nodes and not _is_ambiguous(made)
 
 
 def _is_ambiguous(made: list[Block]) -> bool:
@@ -26,7 +26,7 @@ def _is_ambiguous(made: list[Block]) -> bool:
     long, and sizes do not tell one from the other."""
     last: dict[int, int] = {}
     for block in made:
-        if block.saved_by == "SoftmaxBackward0":
+        if block.saved_by == _SOFTMAX:
             last[block.step] = max(block.birth, last.get(block.step, block.birth))
     return any(
         block.phase == "forward"
@@ -38,22 +38,28 @@ def _is_ambiguous(made: list[Block]) -> bool:
 
 
 def _at_once(blocks: list[Block], gone: set[int]) -> list[Block]:
-    """One node makes the gradients of queries, keys and values, where backward of the weights' product began."""
+    """One node makes the gradients of queries, keys and values, where backward of the weights' product began. Those of
+    queries and keys are the next ones of a batched product behind softmax's."""
     began: dict[tuple[str | None, int], int] = {}
+    awaited: dict[tuple[str | None, int], int] = {}
     edited: list[Block] = []
     for block in sorted(blocks, key=lambda one: one.birth):
         call = block.module, block.step
-        if block.node == _BATCHED and id(block) in gone:
-            began[call] = block.birth
-        elif block.node == _BATCHED and call in began:
+        if id(block) in gone:
+            if block.node == _BATCHED:
+                began[call] = block.birth
+            elif block.node == _SOFTMAX:
+                awaited[call] = 2
+            continue
+        if block.node == _BATCHED and call in began and awaited.get(call):
+            awaited[call] -= 1
             block = replace(block, birth=began[call])
-        if id(block) not in gone:
-            edited.append(block)
+        edited.append(block)
     return edited
 
 
 def fused_attention(program: Program, blocks: list[Block], value: str) -> Change | str:
-    saved = [block for block in blocks if block.saved_by == "SoftmaxBackward0"]
+    saved = [block for block in blocks if block.saved_by == _SOFTMAX]
     if not saved:
         return "no softmax is saved for backward"
     sizes = {(block.module, block.requested) for block in saved}

@@ -103,13 +103,14 @@ class _Copies:
         return None
 
     def scratch(self, block: Block, half: Block, made: Scratch) -> list[Block]:
-        """What made a part of something contiguous is not there where that is copied; sums are of 32 bits."""
+        """Sums are of 32 bits. What made a part contiguous is not there where a copy in 32 bits is made of that."""
         sources = [self._lives[one] for one in made.inputs if one in self._lives]
         copied = [one for one in sources if any(cast.first <= made.number < cast.last for cast in one.casts)]
-        if any(block.requested != 4 * prod(one.shape) for one in copied):
+        if _SUMS.search(made.operator):
+            return [block]
+        if any(block.requested < 4 * prod(one.shape) for one in copied):
             return []
-        is_wide = copied or _SUMS.search(made.operator) or any(one.birth in self._wide for one in sources)
-        return [block if is_wide else half]
+        return [block if copied or any(one.birth in self._wide for one in sources) else half]
 
     def made(self, block: Block, half: Block, life: Life) -> list[Block]:
         whole = self._wide.get(block.birth)

@@ -364,12 +364,9 @@ class Program:
         the recorded one is nearer than none, or than all of it.
         """
         requested = max(requested, 1)
-        unsplit = block.bytes - self.rounded(block.requested) if requested > _SMALL else 0
-        return replace(
-            block,
-            requested=requested,
-            bytes=self.rounded(requested) + unsplit * requested // max(block.requested, 1),
-        )
+        unsplit = max(0, block.bytes - self.rounded(block.requested)) if requested > _SMALL else 0
+        size = self.rounded(requested) + unsplit * requested // max(block.requested, 1)
+        return replace(block, requested=requested, bytes=size)
 
     def rounded(self, requested: int) -> int:
         return requested if self.device == "cpu" else -(-requested // ROUNDING) * ROUNDING

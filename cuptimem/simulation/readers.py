@@ -249,13 +249,15 @@ class Readers:
         try:
             index = self._at.get(tensor.untyped_storage().data_ptr())
             alias = tensor.detach().requires_grad_(tensor.requires_grad)
+            view: dict[str, Any] = {}
+            if tensor.nbytes != tensor.untyped_storage().nbytes():
+                view["bytes"] = tensor.nbytes
+            if not tensor.is_contiguous():
+                view["is_contiguous"] = False
         finally:
             self._busy = False
         record: dict[str, Any] = {"number": len(self._begins), "used": None, "gone": None, "by": None, "there": False}
-        if tensor.nbytes != tensor.untyped_storage().nbytes():
-            record["bytes"] = tensor.nbytes
-        if not tensor.is_contiguous():
-            record["is_contiguous"] = False
+        record |= view
         # A backward pass of which a graph is made has its own thread: the program waits for it.
         frame = sys._getframe().f_back or sys._current_frames().get(self._main or 0)
         record["lines"] = self._places.setdefault(_outside_modules(frame), len(self._places))

@@ -160,6 +160,7 @@ def test_what_an_operator_has_for_itself_in_a_model_in_16_bits(tmp_path: Path) -
 
     assert half("aten._log_softmax.default", [], 4096) == 3 * 2048
     assert half("aten.sum.dim_IntList", [], 4096) == 2 * 2048 + 4096
+    assert half("aten.sum.dim_IntList", [[2, 4]], 3072) == 2048 + 2 * 4096 + 3072
     assert half("aten._log_softmax.default", [[2, 4]], 4096) == 2048 + 3 * 4096  # transposed, as its copy is
     assert half("aten._log_softmax.default", [[2, 4]], 3072) == 2048 + 2 * 4096
 

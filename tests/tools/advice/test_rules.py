@@ -517,6 +517,7 @@ def test_a_fused_attention_has_all_its_gradients_at_once() -> None:
         backward(66, 75, 4000, "Softmax"),
         backward(76, 90, 100, "Bmm"),
         backward(77, 90, 100, "Bmm"),
+        backward(92, 95, 250, "Bmm"),  # of another product
     )
     assert peaks(attention.fused_attention, one) == (12000, 300)
 
