@@ -22,14 +22,19 @@ _WEIGHTS = re.compile(r"^(?:Addmm|Mm|Convolution|Cudnn\w*|Embedding|Linear)Backw
 MOST = 1_000_000  # times as large, or parts
 
 
+def _sizes_of_weights(blocks: list[Block]) -> set[int]:
+    """Empty: no parameter is known."""
+    are_known = next(of_category(blocks, "parameter"), None) is not None
+    return {block.requested for block in of_category(blocks, *_OF_WEIGHTS)} if are_known else set()
+
+
 def scaled(program: Program, blocks: list[Block], factor: float, samples: bool = False) -> list[Block]:
     """What training makes for the batch grows with it; a node's temporary of exactly a parameter's size does not, nor a
     parameter's copy in 16 bits. Autocast makes copies of activations, too.
 
     Outputs in a list are of as many samples as before. samples: the graphs that these hold, too.
     """
-    are_known = next(of_category(blocks, "parameter"), None) is not None
-    weights = {block.requested for block in of_category(blocks, *_OF_WEIGHTS)} if are_known else set()
+    weights = _sizes_of_weights(blocks)
     # Others are of activations, of which a second derivative is made.
     gradients = [one for one in of_category(blocks, "gradient") if not weights or one.requested in weights]
     of_weights = [*of_category(blocks, "parameter"), *gradients]
@@ -136,6 +141,7 @@ def accumulate(program: Program, blocks: list[Block], value: str) -> Change | st
         return "the peak is in evaluation"
     edited: list[Block] = []
     begin = {one.step: one.begin for one in program.stretches}
+    weights = _sizes_of_weights(blocks)
     sizes: dict[int, set[int]] = {}
     for block in of_category(blocks, "kept"):
         sizes.setdefault(id(block.of), set()).add(block.requested)
@@ -143,11 +149,13 @@ def accumulate(program: Program, blocks: list[Block], value: str) -> Change | st
         is_of_all = whole.end_step is None or id(whole.of) in program.collected or len(sizes.get(id(whole.of), ())) > 2
         is_kept = (whole.category == "kept" and is_of_all) or id(whole.of) in program.graphs
         block = whole if is_kept else part  # else a state that is carried over
-        if block.category != "gradient" or block.phase != "backward":
+        is_brief = block.end_step == block.step + 1
+        is_of_activation = is_brief and weights and block.requested not in weights  # of a second derivative
+        if block.category != "gradient" or block.phase != "backward" or is_of_activation:
             edited.append(block)
             continue
-        if block.end_step == block.step + 1:  # cleared before backward: then at the start of the step
-            end = program.step_end(block.step) or begin.get(block.end_step)
+        if is_brief:  # cleared before backward: then at the start of the step
+            end = program.step_end(block.step) or begin.get(block.step + 1)
             block = block if end is None else block.ending(end)
         if block.step not in begin:
             edited.append(block)

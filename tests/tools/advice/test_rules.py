@@ -441,6 +441,18 @@ def test_the_optimizer_and_the_model_at_the_peak_are_named() -> None:
     assert not isinstance(change, str) and change.frame == then
 
 
+def test_gradients_of_activations_follow_the_parts() -> None:
+    """Of which a second derivative is made: they live until their variable has another value, in the next step."""
+    rows = [
+        (1, -1, 1000, -1, contributor("", "parameter")),
+        (150, 160, 1000, 1, GRADIENT),
+        (151, 260, 4000, 1, GRADIENT),
+        (250, 255, 3000, 2, contributor("forward", "activation")),
+    ]
+    one = program(*rows)
+    assert peaks(batches.accumulate, one) == (8000, 1000 + 2 * 1000 + 2000)
+
+
 def test_gradients_are_found_again_by_what_was_requested() -> None:
     """The allocator may leave a rest with one of them, not with another."""
     gradient, again = contributor("backward", "gradient"), contributor("backward", "temporary")
