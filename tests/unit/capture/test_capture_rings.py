@@ -133,12 +133,12 @@ def test_captures_one_after_the_other(stress: Stress) -> None:
 
 
 def test_forks(stress: Stress) -> None:
-    """Children with and without handlers, with and without a capture: each trace holds its own process."""
+    """Children with and without handlers, with and without a capture: each trace has its own process."""
     published, lost = stress.run("fork", stress.folder)
     assert (published, lost) == (events_of(1, 6000) + events_of(2, 20000), 0)
     parent = stress.verify(stress.folder / "parent.cmem")
     assert (parent.state, parent.events, parent.told, parent.producers) == (COMPLETE, published, 0, 3)
-    for i in range(4):
+    for i in (0, 2):
         child = stress.verify(stress.folder / f"child{i}.cmem")
         assert (child.state, child.events, child.producers) == (COMPLETE, events_of(1, 1000), 1)
     assert list(stress.rings.iterdir()) == []
