@@ -8,6 +8,7 @@ from cuptimem.advice import recorded
 from cuptimem.advice.budget import fit
 from cuptimem.advice.catalogue import TECHNIQUES
 from cuptimem.advice.in_place import IN_PLACE
+from cuptimem.advice.no_grad import NO_GRAD
 from cuptimem.advice.program import Block
 from cuptimem.advice.readers import Readers, Variable
 from cuptimem.advice.release import released
@@ -16,10 +17,11 @@ from cuptimem.errors import Error
 from cuptimem.report.advice import Advice, Estimate, Proposal, Rejected
 from cuptimem.report.leaks_at_peak import at_peak
 from cuptimem.report.model import Report
+from cuptimem.report.stacks import Frame
 
 LEAST = 0.02  # of the peak: less is no proposal
 
-__all__ = ["advise", "estimate", "fit", "operators_in_place", "unread"]
+__all__ = ["advise", "estimate", "fit", "operators_in_place", "unread", "without_graph"]
 
 
 def advise(report: Report, device: str | None = None, readers: Readers | None = None) -> Advice:
@@ -52,7 +54,7 @@ def advise(report: Report, device: str | None = None, readers: Readers | None = 
             rejected.append(Rejected(one.name, "" if saved > 0 else one.nothing, size))
         else:
             row = (change.frame, change.write, change.cost, one.confidence)
-            made = Proposal(one.name, one.free, size, saved, *row)
+            made = Proposal(one.name, one.free and change.is_sure, size, saved, *row)
             if any(other.technique == one.better and other.bytes <= size for other in proposals):
                 rejected.append(Rejected(one.name, f"{one.better} saves as much", size))
             else:
@@ -111,3 +113,10 @@ def unread(readers: Readers) -> list[Variable]:
     """The variables that a proposal of `release` deletes, of the first device."""
     program = recorded.read(readers, readers.report.peak.device)
     return released(program, program.blocks)[1] if program is not None else []
+
+
+def without_graph(readers: Readers) -> tuple[Frame, ...]:
+    """The lines that a proposal of `no_grad` names, of the first device."""
+    program = recorded.read(readers, readers.report.peak.device)
+    change = NO_GRAD.rule(program, program.blocks, "") if program is not None else ""
+    return change.lines if isinstance(change, Change) else ()

@@ -9,6 +9,7 @@ from cuptimem.report.stacks import Frame
 
 _FORWARD_LIFE = 3  # births: how long a block is read in forward
 _HELD = ("activation", "kept", "temporary")
+_CARE = "care: no backward pass of this run asked for these gradients, code that it did not reach may"
 
 
 def _carried(blocks: list[Block]) -> dict[int, int]:
@@ -36,8 +37,8 @@ def no_grad(program: Program, blocks: list[Block], value: str) -> Change | str:
 
 
 def _read(program: Program, blocks: list[Block]) -> Change | str:
-    """Also within a step that trains: what autograd saved, no backward pass asked for, and none can ask for later: its
-    source shows that. That a run came to its end says nothing of one with other arguments."""
+    """Also within a step that trains: what autograd saved, and no backward pass asked for. Sure is that where the
+    source shows that none can ask for it later: that a run came to its end says nothing of one with other arguments."""
     lives = [(block, life) for block in blocks if (life := program.life(block)) is not None and life.saved]
     trained = {frame for _, life in lives for one in life.saved if not one.is_unrun for frame in one.lines}
     trains = any(not one.is_unrun for _, life in lives for one in life.saved)
@@ -51,13 +52,16 @@ def _read(program: Program, blocks: list[Block]) -> Change | str:
         if (frame := next((one for one in lines if one not in trained), None)) is not None:
             places[frame][id(block)] = block, block.ending(life.without_unrun)
     needless = {frame: made for frame, made in places.items() if frame not in asked}
-    edited, chosen = worth(program, blocks, needless)
-    if not chosen and worth(program, blocks, places)[1]:
-        return "a branch that was not taken may ask for the gradients of the graph that no backward pass ran"
+    edited, chosen = worth(program, blocks, places)
     if not chosen:
         return "no graph that no backward pass runs holds anything at the peak"
+    sure, surely = worth(program, blocks, needless)
+    peak = program.peak
+    if is_sure := bool(surely) and 2 * (peak - program.replay(sure)[0]) >= peak - program.replay(edited)[0]:
+        edited, chosen = sure, surely
     also = [f", and around line {frame.line}" for frame in chosen[1:]]
-    return Change(edited, chosen[0], f"with torch.no_grad(): around this line{''.join(also)}")
+    write = f"with torch.no_grad(): around this line{''.join(also)}"
+    return Change(edited, chosen[0], write, "none" if is_sure else _CARE, is_sure=is_sure, lines=tuple(chosen))
 
 
 def _by_steps(program: Program, blocks: list[Block]) -> Change | str:

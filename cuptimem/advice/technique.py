@@ -11,7 +11,8 @@ from cuptimem.report.stacks import Frame
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The blocks with it, where to write it, what to write, what it costs."""
+    """The blocks with it, where to write it, what to write, what it costs. is_sure: whether nothing is left for the
+    user to find out, without which it is no free change. lines: all that what to write names, of no_grad."""
 
     blocks: list[Block]
     frame: Frame | None
@@ -19,6 +20,8 @@ class Change:
     cost: str = "none"
     note: str = ""  # what an estimate says beside it
     operators: tuple[tuple[str, int, str, str], ...] = ()  # in place: the file, the line, the operator and the operand
+    is_sure: bool = True
+    lines: tuple[Frame, ...] = ()
 
 
 # Of a program, its blocks (which another change may have edited) and a value that the user gave ("" for none); a text

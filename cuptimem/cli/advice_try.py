@@ -106,7 +106,7 @@ def run(
             trace=trace,
             readers=readers,
             operators=lambda: operators_in_place(trace, readers),
-            released=lambda: released(readers),
+            places=lambda: places(readers),
             progress=progress,
         )
         failed = found[0].peak_bytes is None
@@ -176,15 +176,20 @@ def operators_in_place(trace: str, readers: str) -> tuple[tuple[str, int, str, s
     return advice.operators_in_place(load.analyze(trace, with_lives=True), read(readers))
 
 
-def released(readers: str) -> str:
-    """Which variables a try of `release` deletes: those that the advice by these readers names."""
+def places(readers: str) -> dict[str, str]:
+    """Where the advice by these readers has `release` (variables and lines by file, as JSON) and `no_grad` (lines by
+    file), for their tries."""
     from cuptimem import advice
 
-    found = read(readers)
-    places: dict[str, list[tuple[str, int]]] = {}
-    for one in advice.unread(found) if found is not None else ():
-        places.setdefault(one.file, []).append((one.name, one.line))
-    return json.dumps(places)
+    if (found := read(readers)) is None:
+        return {}
+    variables: dict[str, list[tuple[str, int]]] = {}
+    for one in advice.unread(found):
+        variables.setdefault(one.file, []).append((one.name, one.line))
+    lines: dict[str, list[int]] = {}
+    for frame in advice.without_graph(found):
+        lines.setdefault(frame.file, []).append(frame.line)
+    return {"release": json.dumps(variables)} | ({"no_grad": json.dumps(lines)} if lines else {})
 
 
 def predict(trace: str, readers: str, tried: Sequence[str]) -> tuple[Advice, dict[str, int]]:

@@ -115,18 +115,17 @@ class Deletions:
         return self._functions[key]().is_read_behind(before[-1], name)
 
 
-def edited(source: str | bytes, file: str, places: Iterable[tuple[str, int]]) -> tuple[ast.Module, int]:
-    """The source with a `del` of each name behind the statement of its line, and how many there are."""
+def delete(tree: ast.Module, source: str | bytes, places: Iterable[tuple[str, int]]) -> int:
+    """Puts a `del` of each name behind the statement of its line, and counts them."""
     names: dict[int, list[str]] = defaultdict(list)
     for name, line in places:
         names[line].append(name)
-    tree = ast.parse(source, file)
     count = 0
     for place in list(_places(tree.body, _lines(source))):
-        for name in names.get(place.line, ()):
+        for name in names.pop(place.line, ()):
             _insert(place, name)
             count += 1
-    return tree, count
+    return count
 
 
 def _insert(place: Place, name: str) -> None:

@@ -71,7 +71,7 @@ def run(
     trace: str = "",
     readers: str = "",
     operators: Callable[[], Sequence[changes.Operator]] = tuple,
-    released: Callable[[], str] = str,
+    places: Callable[[], Mapping[str, str]] = dict,
     progress: Callable[[int, int, str], None] = lambda number, total, change: None,
 ) -> list[Tried]:
     """The program as it is, and with each of the changes; changes that go together are written A+B=VALUE.
@@ -80,9 +80,9 @@ def run(
     which a try ends; None: it runs to its end, as one without an optimizer does, and as all tries do where a change
     acts in evaluation. device: as Server has it. trace: the program as it is is recorded there, "" for
     nowhere. readers: on the simulated device it runs once more with readers, which are written there, and recorded
-    beside them (.cmem). operators: asked behind that, for what in_place is about in the place of modules; released: for
-    which variables `release` is tried with (changes/release.py), "" for all. progress is called with the number of each
-    try, their total and the change. If the program as it is fails, nothing else is tried.
+    beside them (.cmem). operators: asked behind that, for what in_place is about in the place of modules; places: for
+    the values of changes by lines of the program (changes/release.py, evaluation.py). progress is called with the
+    number of each try, their total and the change. If the program as it is fails, nothing else is tried.
 
     Raises Error where nothing can be tried at all: no such change, no torch for that device.
     """
@@ -104,8 +104,8 @@ def run(
         if tried is None and readers and "no_grad" not in chosen:  # which a training may lack within its steps, too
             chosen = [*chosen, "no_grad"]
         values: Mapping[str, str] = {}
-        if readers and device != CPU and not found[0].unread and any("release" in one for one in chosen):
-            values = {"release": released()}
+        if readers and device != CPU and not found[0].unread:
+            values = places()
         for number, change in enumerate(chosen, 1):
             progress(number, len(chosen) + 1, change)
             found.append(server.run(words, change, steps, timeout, operators=in_place, values=values))

@@ -63,7 +63,8 @@ def blocks(
 
 
 def _kind(one: Tried, proposals: Mapping[str, Proposal]) -> tuple[bool, bool | None]:
-    is_free = proposals[one.change].free if one.why_not == _UNTRIED else changes.is_free(one.change)
+    row = proposals.get(one.change)
+    is_free = row.free if row is not None else changes.is_free(one.change)
     return is_free, one.is_answer if is_free else None
 
 

@@ -74,7 +74,8 @@ for key, text in wanted.items():
         what_if[key] = {"error": str(error)}
 found = {"advice": output.advice(load.analyze(trace), advice_try.predict(trace, readers, [])[0]), "what_if": what_if}
 if lives is not None:
-    found |= {"released": json.loads(advice_try.released(readers))}
+    places = advice_try.places(readers)
+    found |= {"released": json.loads(places["release"]), "without_graph": places.get("no_grad", "")}
     found |= {"in_place": advice_try.operators_in_place(trace, readers)}
 json.dump(found, sys.stdout)
 """
@@ -103,7 +104,7 @@ several = tries.run(
     trace=trace,
     readers=readers,
     operators=lambda: advice_try.operators_in_place(trace, readers),
-    released=lambda: advice_try.released(readers),
+    places=lambda: advice_try.places(readers),
 )
 found = {tried.change: tried for tried in several}
 answers |= {key: dataclasses.asdict(found.get(text, found[""])) for key, text in able.items()}
@@ -172,7 +173,7 @@ def ask_again(program: suite.Program, folder: Path) -> dict[str, Any]:
     plain = {name: value for name, value in suite.environment().items() if name != "LD_PRELOAD"}
     plain["PYTHONPATH"] = str(suite.ROOT)
     found = predicted(program, Recordings.of(program, folder), said.get("unread") == "", plain)
-    for name in ("released", "in_place"):
+    for name in ("released", "in_place", "without_graph"):
         if found.get(name) != said.get(name):
             raise ValueError(f"{program.name}: {name} is {found.get(name)} now: to be tried again")
     return said | found

@@ -22,6 +22,7 @@ class Row:
     saved: int
     peak: int
     tried: bool = False  # what it saves was tried: nothing is predicted of it
+    is_sure: bool = True  # False: it says what the user has to make sure of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,11 @@ class Alarm:
     lines: frozenset[int]
     proposed: int
     counted: bool
+    is_sure: bool
 
     @property
     def free(self) -> bool:
-        return self.technique in FREE
+        return self.technique in FREE and self.is_sure
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,13 @@ def lines_of(frame: Mapping[str, Any] | None, name: str) -> frozenset[int]:
 def rows(program: Program, said: Mapping[str, Any]) -> list[Row]:
     """What `cuptimem advice --try` proposes: what a recording predicts, and what no rule predicts but a try shows."""
     found = [
-        Row(row["technique"], lines_of(row["line"], program.name), int(row["saved"]), int(row["bytes"]))
+        Row(
+            row["technique"],
+            lines_of(row["line"], program.name),
+            int(row["saved"]),
+            int(row["bytes"]),
+            is_sure=not row["cost"].startswith("care: "),
+        )
         for row in said["advice"].get("proposals", ())
     ]
     predicted = {row["technique"] for kind in ("proposals", "rejected") for row in said["advice"].get(kind, ())}
@@ -142,14 +150,14 @@ def alarms(program: Program, proposals: Sequence[Row], said: Mapping[str, Any]) 
     for row in proposals:
         if row.technique == "release" and followed:
             if "error" in followed or before - followed["allocated"] < LEAST * before <= row.saved:
-                found.append(Alarm(program.name, row.technique, row.lines, row.saved, True))
+                found.append(Alarm(program.name, row.technique, row.lines, row.saved, True, row.is_sure))
             continue
         changes = [change for change in program.changes if change.technique == row.technique]
         if any(program.worth(change) for change in changes) or row.saved < LEAST * before:
             continue
         # A larger batch was counted alone: it says nothing of a smaller one.
         counted = [change for change in changes if change.technique != "batch" or program.saved(change) > 0]
-        found.append(Alarm(program.name, row.technique, row.lines, row.saved, bool(counted)))
+        found.append(Alarm(program.name, row.technique, row.lines, row.saved, bool(counted), row.is_sure))
     return found
 
 

@@ -70,9 +70,11 @@ def program(tmp_path, monkeypatch) -> suite.Program:  # type: ignore[no-untyped-
     return suite.Program("pots", changes, (), (), False, counted)
 
 
-def row(technique: str, line: int | None, saved: int, file: str = "/a/pots.py") -> dict[str, object]:
+def row(
+    technique: str, line: int | None, saved: int, file: str = "/a/pots.py", cost: str = "none"
+) -> dict[str, object]:
     frame = None if line is None else {"file": file, "line": line}
-    return {"technique": technique, "line": frame, "saved": saved * MIB, "bytes": (100 - saved) * MIB}
+    return {"technique": technique, "line": frame, "saved": saved * MIB, "bytes": (100 - saved) * MIB, "cost": cost}
 
 
 def advised(*proposals: dict[str, object]) -> dict[str, Any]:
@@ -118,6 +120,8 @@ def test_alarms(program: suite.Program) -> None:
         ("fused", True, True),
         ("sgd", False, False),
     ]
+    with_care = judge.rows(program, advised(row("fused", 3, 10, cost="care: it may be read")))
+    assert [(alarm.free, alarm.counted) for alarm in judge.alarms(program, with_care, {})] == [(False, True)]
 
 
 def test_peaks_and_page(program: suite.Program) -> None:

@@ -5,7 +5,7 @@ import json
 
 from cuptimem.simulation.changes import sources
 from cuptimem.simulation.changes.change import Change
-from cuptimem.simulation.deletions import Deletions, edited
+from cuptimem.simulation.deletions import Deletions, delete
 from cuptimem.simulation.places import is_programs
 
 
@@ -20,15 +20,10 @@ class Release(Change):
 
     def install(self) -> None:
         self._places: dict[str, list[tuple[str, int]]] | None = json.loads(self.value) if self.value else None
-        sources.edit(self._edited)
+        sources.edit(is_programs if self._places is None else self._places.__contains__, self._edited)
 
-    def _edited(self, source: str | bytes, file: str, is_script: bool) -> ast.Module | None:
-        if self._places is not None:
-            places = self._places.get(file, [])
-        else:
-            places = list(Deletions(source, file, is_script).all()) if is_programs(file) else []
-        if not places:
-            return None
-        tree, count = edited(source, file, places)
+    def _edited(self, tree: ast.Module, source: str | bytes, file: str, is_script: bool) -> bool:
+        places = self._places[file] if self._places is not None else list(Deletions(source, file, is_script).all())
+        count = delete(tree, source, places)
         self.applied += count
-        return tree
+        return count > 0

@@ -8,16 +8,18 @@ from typing import Any
 
 from cuptimem.simulation.changes.change import patch
 
-Edit = Callable[[str | bytes, str, bool], ast.Module | None]  # of a source, its file, and whether that is the script
+Wants = Callable[[str], bool]  # of a file
+# Edits a tree in place: of a source, its file, and whether that is the script. Whether it did is the answer.
+Edit = Callable[[ast.Module, str | bytes, str, bool], bool]
 
-_edits: list[Edit] = []
+_edits: list[tuple[Wants, Edit]] = []
 
 
-def edit(make: Edit) -> None:
-    """make(source, file, is_script) is asked for each file; None: it stays as it is."""
+def edit(wants: Wants, make: Edit) -> None:
+    """make(tree, source, file, is_script) is asked for each file that it wants."""
     if not _edits:
         patch(SourceFileLoader, "get_code", _of_module)
-    _edits.append(make)
+    _edits.append((wants, make))
 
 
 def compiled(source: str | bytes, file: str) -> CodeType:
@@ -35,6 +37,8 @@ def _of_module(original: Any) -> Any:
 
 
 def _edited(source: str | bytes, file: str, is_script: bool) -> CodeType | None:
-    trees = (make(source, file, is_script) for make in _edits)
-    tree = next((one for one in trees if one is not None), None)
-    return None if tree is None else compile(tree, file, "exec", dont_inherit=True)
+    if not (mine := [make for wants, make in _edits if wants(file)]):
+        return None
+    tree = ast.parse(source, file)
+    are_edited = [make(tree, source, file, is_script) for make in mine]
+    return compile(tree, file, "exec", dont_inherit=True) if any(are_edited) else None

@@ -247,7 +247,7 @@ def test_what_is_read_later_or_held_by_something_unknown_stays(tmp_path: Path) -
 
 
 def test_a_graph_that_nothing_can_run_beside_one_that_trains(tmp_path: Path) -> None:
-    """Not where a branch that was not taken may ask for its gradients, nor at a line that trains."""
+    """With care where a branch that was not taken may ask for its gradients, and not at a line that trains."""
     trained = {"begin": 1, "last": 30, "saved": [saved(1, 28, 29, "backward")]}
     reads = [[4, "aten.mm.default", "", 2]]
 
@@ -260,9 +260,11 @@ def test_a_graph_that_nothing_can_run_beside_one_that_trains(tmp_path: Path) -> 
 
     one, change = found(1)
     assert peak(one, change) == one.peak - 100 and isinstance(change, Change) and change.frame == Frame(*METRIC)
-    branch = "a branch that was not taken may ask for the gradients of the graph that no backward pass ran"
-    assert found(2)[1] == branch
-    assert found(1, "other")[1] == branch
+    assert (change.is_sure, change.cost, change.lines) == (True, "none", (Frame(*METRIC),))
+    for unsure in (2,), (1, "other"):
+        one, change = found(*unsure)
+        assert peak(one, change) == one.peak - 100 and isinstance(change, Change)
+        assert not change.is_sure and change.cost.startswith("care: no backward pass of this run")
     assert "no graph" in str(found(0)[1])
 
 
