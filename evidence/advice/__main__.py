@@ -1,9 +1,9 @@
 """python -m evidence.advice [NAME ...] [--save] [--try] [--answers FOLDER]
 
 Asks cuptimem about every program of evidence/advice/programs, then compares with what PyTorch's allocator said of the
-programs changed by hand. What a row of release says is made by hand, too (follow.py). --try also tries the changes that
-can be injected. --save writes results/<date>.md. --answers compares what an earlier run was told, and left in that
-folder. Exit 1 for a false alarm of a free change or a program that could not be asked.
+programs changed by hand. What rows of release and no_grad say is made by hand, too (follow.py). --try also tries the
+changes that can be injected. --save writes results/<date>.md. --answers compares what an earlier run was told, and left
+in that folder. Exit 1 for a false alarm of a free change or a program that could not be asked.
 """
 
 from __future__ import annotations

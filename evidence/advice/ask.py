@@ -130,7 +130,7 @@ class Recordings:
 
 
 def foretold(program: suite.Program) -> dict[str, str]:
-    return {change.key: what_if(change) for change in program.changes} | {"release": "release"}
+    return {change.key: what_if(change) for change in program.changes} | {name: name for name in suite.FOLLOWED}
 
 
 def tried(program: suite.Program, kept: Recordings, every: bool, variables: dict[str, str]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""Makes by hand what a row of `release` says: a `del` of each variable, in a line of its own behind the statement.
+"""Makes by hand what a row says that names places: a `del` of each variable behind its statement, in a line of its own,
+or `with torch.no_grad():` around each statement.
 
-What it says to delete may not be what the program's author had in mind. Only the row itself, followed, shows whether it
-saves what was foretold, and whether the program runs with it.
+A program's author may have had other places in mind, or `detach()`, which leaves the graph of one iteration. Only the
+row itself, followed, shows whether it saves what was foretold, and whether the program runs with it.
 """
 
 from __future__ import annotations
@@ -37,21 +38,48 @@ def deleting(text: str, places: Iterable[tuple[str, int]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def follow(program: suite.Program, said: dict[str, Any]) -> dict[str, Any]:
-    """What the allocator says of the program with the row's deletions; {} where nothing is to be deleted."""
-    places = [tuple(one) for one in said.get("released", ())]
-    if not places:
-        return {}
-    changed = deleting(program.path.read_text(), places)
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            return dict(truth.measured(program, {"release": (changed, {})}, Path(folder))["release"])
-        except RuntimeError as error:
-            return {"error": str(error)}
+def without_graph(text: str, wanted: Iterable[int]) -> str:
+    """wanted: lines of the statements. Raises ValueError for one that is of no statement without a body."""
+    lines = text.splitlines()
+    statements: set[tuple[int, int]] = set()
+    simple = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.stmt) and not hasattr(one, "body")]
+    for line in wanted:
+        around = [one for one in simple if one.lineno <= line <= (one.end_lineno or one.lineno)]
+        if not around:
+            raise ValueError(f"no statement without a body has line {line}, around which torch.no_grad() could be")
+        statements |= {(one.lineno, one.end_lineno or one.lineno) for one in around}
+    for first, last in sorted(statements, reverse=True):
+        indent = " " * (len(lines[first - 1]) - len(lines[first - 1].lstrip()))
+        inside = [f"    {one}" for one in lines[first - 1 : last]]
+        lines[first - 1 : last] = [f"{indent}with torch.no_grad():", *inside]
+    return "\n".join(lines) + "\n"
+
+
+def texts(program: suite.Program, said: dict[str, Any]) -> dict[str, str]:
+    """The program as its rows say, by technique."""
+    text, found = program.path.read_text(), {}
+    if places := [tuple(one) for one in said.get("released", ())]:
+        found["release"] = deleting(text, places)
+    lines = json.loads(said.get("without_graph") or "{}")
+    if lines.keys() == {str(program.path)}:  # else it is of a module beside the program
+        found["no_grad"] = without_graph(text, lines[str(program.path)])
+    return found
+
+
+def follow(program: suite.Program, said: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the allocator says of the program with each row that names places."""
+    found: dict[str, dict[str, Any]] = {}
+    for technique, text in texts(program, said).items():
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                found[technique] = truth.measured(program, {technique: (text, {})}, Path(folder))[technique]
+            except RuntimeError as error:
+                found[technique] = {"error": str(error)}
+    return found
 
 
 def follow_all(programs: Sequence[suite.Program], answers: Path) -> None:
-    """Writes what each answer's row of `release` saves into it, where it has not been counted."""
+    """Writes what such rows of each answer save into it, where that has not been counted."""
     for program in programs:
         path = answers / f"{program.name}.json"
         if path.exists() and "followed" not in (said := json.loads(path.read_text())):

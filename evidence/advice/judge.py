@@ -9,7 +9,6 @@ from typing import Any
 from evidence.advice.suite import FREE, LEAST, Change, Program
 
 SAVING_GOAL, PEAK_GOAL, TRY_GOAL = 0.20, 0.05, 0.01
-FOLLOWED = "release"  # key of the answers about the row itself
 NO_LINE = frozenset({"expandable"})  # a setting of the process, which has no line
 
 
@@ -148,8 +147,8 @@ def alarms(program: Program, proposals: Sequence[Row], said: Mapping[str, Any]) 
     before = program.counted["before"]["allocated"]
     followed = said.get("followed", {})
     for row in proposals:
-        if row.technique == "release" and followed:
-            if "error" in followed or before - followed["allocated"] < LEAST * before <= row.saved:
+        if (mine := followed.get(row.technique)) is not None:
+            if "error" in mine or before - mine["allocated"] < LEAST * before <= row.saved:
                 found.append(Alarm(program.name, row.technique, row.lines, row.saved, True, row.is_sure))
             continue
         changes = [change for change in program.changes if change.technique == row.technique]
@@ -162,17 +161,17 @@ def alarms(program: Program, proposals: Sequence[Row], said: Mapping[str, Any]) 
 
 
 def peaks(program: Program, said: Mapping[str, Any]) -> list[Peak]:
-    """Of every change; of `release` the one that its row says, where that was made by hand: it depends on which
-    variables are deleted, and an author's change may delete others."""
+    """Of every change; of a technique whose row names places the one that the row says, where that was made by hand:
+    an author may have had others in mind."""
     found = []
-    followed = said.get("followed", {}).get("allocated")
-    if followed is not None:
+    followed = {name: one["allocated"] for name, one in said.get("followed", {}).items() if "allocated" in one}
+    for name, true in followed.items():
         before = int(program.counted["before"]["allocated"])
-        row = said.get("what_if", {}).get(FOLLOWED, {}), said.get("tried", {}).get(FOLLOWED, {})
+        row = said.get("what_if", {}).get(name, {}), said.get("tried", {}).get(name, {})
         numbers = row[0].get("bytes"), row[1].get("peak_bytes")
-        found.append(Peak(program.name, "release, its row", "release", before, followed, *numbers))
+        found.append(Peak(program.name, f"{name}, its row", name, before, true, *numbers))
     for change in program.changes:
-        if change.technique == "release" and followed is not None:
+        if change.technique in followed:
             continue
         answer = said.get("what_if", {}).get(change.key, {})
         true = _before(program, change) - program.saved(change)

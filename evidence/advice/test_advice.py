@@ -168,6 +168,22 @@ def test_deletions_are_written_behind_their_statements() -> None:
         follow.deleting(FOLLOWED, [("x", 4)])
 
 
+def test_no_grad_is_written_around_its_statements() -> None:
+    text = follow.without_graph(FOLLOWED, [7, 4])
+    assert text.splitlines()[2:10] == [
+        "    with torch.no_grad():",
+        "        y = torch.rand(",
+        "            x,",
+        "        )",
+        "    for z in (y,):",
+        "        with torch.no_grad():",
+        "            print(z)",
+        "print(1)",
+    ]
+    with pytest.raises(ValueError, match="line 6"):
+        follow.without_graph(FOLLOWED, [6])
+
+
 @pytest.mark.parametrize(("followed", "alarms"), [(60, 0), (99, 1), (None, 1)])
 def test_a_row_of_release_is_judged_by_itself(program: suite.Program, followed: int | None, alarms: int) -> None:
     """Whatever an author's own change of that name saves. One with which the program fails is a false alarm."""
@@ -179,7 +195,7 @@ def test_a_row_of_release_is_judged_by_itself(program: suite.Program, followed: 
     said = {
         "what_if": {"release": {"bytes": 60 * MIB}},
         "tried": {"release": {"peak_bytes": 60 * MIB}},
-        "followed": {"error": "it failed"} if followed is None else {"allocated": followed * MIB},
+        "followed": {"release": {"error": "it failed"} if followed is None else {"allocated": followed * MIB}},
     }
     found = judge.alarms(mine, judge.rows(mine, advised(row("release", 3, 40))), said)
     assert len(found) == alarms and all(alarm.free and alarm.counted for alarm in found)
