@@ -7,6 +7,7 @@ blocks, whose new maximum may lie elsewhere.
 from cuptimem.advice import recorded
 from cuptimem.advice.budget import fit
 from cuptimem.advice.catalogue import TECHNIQUES
+from cuptimem.advice.checkpoint import CHECKPOINT
 from cuptimem.advice.in_place import IN_PLACE
 from cuptimem.advice.no_grad import NO_GRAD
 from cuptimem.advice.program import Block
@@ -21,7 +22,7 @@ from cuptimem.report.stacks import Frame
 
 LEAST = 0.02  # of the peak: less is no proposal
 
-__all__ = ["advise", "estimate", "fit", "operators_in_place", "unread", "without_graph"]
+__all__ = ["advise", "estimate", "fit", "checkpointed", "operators_in_place", "unread", "without_graph"]
 
 
 def advise(report: Report, device: str | None = None, readers: Readers | None = None) -> Advice:
@@ -113,6 +114,16 @@ def unread(readers: Readers) -> list[Variable]:
     """The variables that a proposal of `release` deletes, of the first device."""
     program = recorded.read(readers, readers.report.peak.device)
     return released(program, program.blocks)[1] if program is not None else []
+
+
+def checkpointed(report: Report, readers: Readers | None) -> str:
+    """The names of the modules that a proposal of `checkpoint` is about, "" for none."""
+    lived = recorded.of(report, report.peak.device)
+    if isinstance(lived, str):
+        return ""
+    lived.program.beside = recorded.read(readers, report.peak.device)
+    change = CHECKPOINT.rule(lived.program, lived.program.blocks, "")
+    return change.value if isinstance(change, Change) else ""
 
 
 def without_graph(readers: Readers) -> tuple[Frame, ...]:

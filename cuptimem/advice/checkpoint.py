@@ -2,16 +2,17 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from cuptimem.advice.program import GAP, Block, Program, inside, total
 from cuptimem.advice.technique import Change, Technique
-from cuptimem.report.stacks import Frame, user_frame
+from cuptimem.report.stacks import Frame, Stack, user_frame
 
 _FORWARD_LIFE = 3  # births: how long a block is read in forward
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
+_STAGE = re.compile(r"((?:.*\.)?[A-Za-z_]\w*?)\d+$")  # layer1 to layer4 of a ResNet
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,35 @@ class _Call:
     end: int
 
 
-def _calls(program: Program, mine: Sequence[Block]) -> Iterator[_Call]:
+def _inner(block: Block, module: str) -> Stack:
+    """The frames in the call of a module that the block was made in, so without the line that calls it."""
+    depth, last = (block.module or "").count(".") - module.count("."), 0
+    addresses: list[int] = []  # of modules in modules, the innermost first
+    for i, frame in enumerate(block.of.stack):
+        if frame.module_address and frame.module_address not in addresses:
+            if len(addresses) > depth:
+                break
+            addresses.append(frame.module_address)
+        if frame.module_address:
+            last = i + 1
+    return block.of.stack[:last]
+
+
+def _begins_again(first: Block, block: Block, module: str) -> bool:
+    """Whether a block is what a call of the module began with."""
+    one, other = first.of, block.of
+    if one is other:
+        return True
+    if (one.qualified, one.category, one.saved_by) != (other.qualified, other.category, other.saved_by):
+        return False
+    return _inner(first, module) == _inner(block, module) != ()
+
+
+def _calls(program: Program, mine: Sequence[Block], module: str) -> Iterator[_Call]:
     """Births of a module's in a row: of one step, with no backward pass between, nor what a call begins with."""
     now: list[Block] = []
     for block in mine:
-        is_next = now and (block.of is now[0].of or block.step != now[-1].step)
+        is_next = now and (block.step != now[-1].step or _begins_again(now[0], block, module))
         if is_next or (now and program.backward_between(now[-1].birth, block.birth)):
             yield _Call(now, program.later_birth(now[-1].birth, 1))
             now = []
@@ -78,7 +103,7 @@ def edited(program: Program, blocks: list[Block], modules: Sequence[str]) -> lis
         lists = (some for name, some in by_module.items() if inside(name, module))
         there = sorted((block for some in lists for block in some), key=lambda one: one.birth)
         backward = [block for block in there if block.phase == "backward"]
-        calls = list(_calls(program, [block for block in there if block.phase == "forward"]))
+        calls = list(_calls(program, [block for block in there if block.phase == "forward"], module))
         several = Counter(call.blocks[0].step for call in calls)
         for call in calls:
             step = call.blocks[0].step
@@ -99,18 +124,37 @@ def levels(blocks: Sequence[Block], roots: frozenset[str] = frozenset()) -> dict
             name = module[: number.end()]
             found[_NUMBER.sub("*", name)].add(name)
     several = {pattern: sorted(names, key=_natural) for pattern, names in found.items() if len(names) > 1}
-    return several | {name: [name] for name in _called_again(blocks) - roots}
+    return several | _stages(found, blocks) | {name: [name] for name in _called_again(blocks) - roots}
+
+
+def _stages(numbered: Mapping[str, set[str]], blocks: Sequence[Block]) -> dict[str, list[str]]:
+    """Modules with others in them whose names differ in a number at their end, and what repeats in all of these."""
+    names = {block.module for block in blocks if block.category == "activation" and block.module}
+    outer = {".".join(name.split(".")[:i]) for name in names for i in range(1, name.count(".") + 1)}
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(outer):
+        if (stage := _STAGE.fullmatch(name)) is not None:
+            found[stage[1]].append(name)
+    levels = {}
+    for stages in found.values():
+        if len(stages) > 1:
+            levels[",".join(stages)] = stages
+            inner = [f"{stage}.*" for stage in stages if f"{stage}.*" in numbered]
+            if len(inner) > 1:
+                members = (name for pattern in inner for name in numbered[pattern])
+                levels[",".join(inner)] = sorted(members, key=_natural)
+    return levels
 
 
 def _called_again(blocks: Sequence[Block]) -> set[str]:
     """Outermost modules that are called again before a backward pass: what a call begins with is there again."""
-    begins: dict[tuple[str, int], Block] = {}
+    begins: dict[tuple[str, int], Block] = {}  # by name and step
     found: set[str] = set()
     for block in sorted(blocks, key=lambda one: one.birth):
         if block.category == "activation" and block.module:
             name = block.module.partition(".")[0]
             first = begins.setdefault((name, block.step), block)
-            if first is not block and first.of is block.of and first.end > block.birth:
+            if first is not block and first.end > block.birth and _begins_again(first, block, name):
                 found.add(name)
     return found
 
@@ -120,11 +164,14 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def matching(blocks: Sequence[Block], pattern: str) -> list[str]:
-    """Modules whose names fit a pattern, the outermost ones only."""
+    """Modules whose names fit a pattern, or one of several with commas between them, the outermost ones only."""
     names = {block.module for block in blocks if block.phase == "forward" and block.module}
     every = {".".join(name.split(".")[: i + 1]) for name in names for i in range(name.count(".") + 1)}
-    depth = pattern.count(".")
-    return sorted((name for name in every if fnmatchcase(name, pattern) and name.count(".") == depth), key=_natural)
+    patterns = [one.strip() for one in pattern.split(",")]
+    fitting = {
+        name for name in every for one in patterns if fnmatchcase(name, one) and name.count(".") == one.count(".")
+    }
+    return sorted(fitting, key=_natural)
 
 
 def _call_line(blocks: Sequence[Block], module: str, others: Sequence[str]) -> Frame | None:
@@ -171,14 +218,16 @@ def checkpoint(program: Program, blocks: list[Block], value: str) -> Change | st
             return "no modules repeat whose activations make the peak"
     others = modules[1:] or [one for one in matching(blocks, "*" + ".*" * modules[0].count(".")) if one != modules[0]]
     frame = _call_line(blocks, modules[0], others[:2])
-    write = f"torch.utils.checkpoint.checkpoint(..., use_reentrant=False) around the call of {pattern}"
+    write = (
+        f"torch.utils.checkpoint.checkpoint(..., use_reentrant=False) around the call of {pattern.replace(',', ', ')}"
+    )
     if frame is not None and frame.is_library:
         line = next((one.of.stack for one in blocks if one.phase == "forward" and inside(one.module, modules[0])), ())
         hint = "model.gradient_checkpointing_enable()" if "/transformers/" in frame.file else write
         write, frame = f"{hint}, called at {frame.place}" if hint == write else hint, user_frame(line)
     again = _forward_again(program, blocks, modules)
     cost = f"{again} % of forward again, by bytes" if again else "their forward again"
-    return Change(edited(program, blocks, modules), frame, write, cost)
+    return Change(edited(program, blocks, modules), frame, write, cost, value=pattern)
 
 
 CHECKPOINT = Technique("checkpoint", False, "good", checkpoint, takes="names of modules", costs="time")

@@ -22,6 +22,7 @@ class Change:
     operators: tuple[tuple[str, int, str, str], ...] = ()  # in place: the file, the line, the operator and the operand
     is_sure: bool = True
     lines: tuple[Frame, ...] = ()
+    value: str = ""  # with which what-if and a try do the same; "": that of the technique's name alone
 
 
 # Of a program, its blocks (which another change may have edited) and a value that the user gave ("" for none); a text

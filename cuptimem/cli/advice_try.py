@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from cuptimem.cli import json_options, parsing
@@ -20,6 +21,7 @@ from cuptimem.report.advice import Advice, Proposal
 
 if TYPE_CHECKING:
     from cuptimem.advice.readers import Readers
+    from cuptimem.report.model import Report
     from cuptimem.simulation.tries import Tried
 
 _NOT_SURE = "what is surely read no more saves less than 2%"
@@ -106,7 +108,7 @@ def run(
             trace=trace,
             readers=readers,
             operators=lambda: operators_in_place(trace, readers),
-            places=lambda: places(readers),
+            places=lambda: places(trace, readers),
             progress=progress,
         )
         failed = found[0].peak_bytes is None
@@ -160,25 +162,31 @@ def exit_at_signals() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
+@cache
 def read(readers: str) -> "Readers | None":
     """What a run wrote there of what reads its blocks; None where none did."""
     from cuptimem.advice.readers import Readers
+
+    return Readers(_report(f"{readers}.cmem"), readers) if os.path.exists(readers) else None
+
+
+@cache
+def _report(trace: str) -> "Report":
     from cuptimem.report import load
 
-    return Readers(load.analyze(f"{readers}.cmem", with_lives=True), readers) if os.path.exists(readers) else None
+    return load.analyze(trace, with_lives=True)
 
 
 def operators_in_place(trace: str, readers: str) -> tuple[tuple[str, int, str, str], ...]:
     """The operators that the proposal of in_place names, for its try."""
     from cuptimem import advice
-    from cuptimem.report import load
 
-    return advice.operators_in_place(load.analyze(trace, with_lives=True), read(readers))
+    return advice.operators_in_place(_report(trace), read(readers))
 
 
-def places(readers: str) -> dict[str, str]:
-    """Where the advice by these readers has `release` (variables and lines by file, as JSON) and `no_grad` (lines by
-    file), for their tries."""
+def places(trace: str, readers: str) -> dict[str, str]:
+    """What the advice names, for the tries: of `release` variables and lines by file, as JSON, of `no_grad` lines by
+    file, of `checkpoint` modules."""
     from cuptimem import advice
 
     if (found := read(readers)) is None:
@@ -189,7 +197,8 @@ def places(readers: str) -> dict[str, str]:
     lines: dict[str, list[int]] = {}
     for frame in advice.without_graph(found):
         lines.setdefault(frame.file, []).append(frame.line)
-    return {"release": json.dumps(variables)} | ({"no_grad": json.dumps(lines)} if lines else {})
+    named = {"release": json.dumps(variables), "checkpoint": advice.checkpointed(_report(trace), found)}
+    return named | ({"no_grad": json.dumps(lines)} if lines else {})
 
 
 def predict(trace: str, readers: str, tried: Sequence[str]) -> tuple[Advice, dict[str, int]]:
@@ -199,11 +208,9 @@ def predict(trace: str, readers: str, tried: Sequence[str]) -> tuple[Advice, dic
     prediction.
     """
     from cuptimem import advice
-    from cuptimem.report import load
     from cuptimem.simulation import changes
 
-    report = load.analyze(trace, with_lives=True)
-    known = read(readers)
+    report, known = _report(trace), read(readers)
     predicted = {}
     for change in tried:
         # "*" is all modules: a technique has no value for that.

@@ -108,7 +108,9 @@ def run(
             values = places()
         for number, change in enumerate(chosen, 1):
             progress(number, len(chosen) + 1, change)
-            found.append(server.run(words, change, steps, timeout, operators=in_place, values=values))
+            given = dict(changes.parse(change))  # what the user has named stays
+            mine = {name: value for name, value in values.items() if not given.get(name)}
+            found.append(server.run(words, change, steps, timeout, operators=in_place, values=mine))
         return found
 
 

@@ -74,7 +74,7 @@ for key, text in wanted.items():
         what_if[key] = {"error": str(error)}
 found = {"advice": output.advice(load.analyze(trace), advice_try.predict(trace, readers, [])[0]), "what_if": what_if}
 if lives is not None:
-    places = advice_try.places(readers)
+    places = advice_try.places(trace, readers)
     found |= {"released": json.loads(places["release"]), "without_graph": places.get("no_grad", "")}
     found |= {"in_place": advice_try.operators_in_place(trace, readers)}
 json.dump(found, sys.stdout)
@@ -104,7 +104,7 @@ several = tries.run(
     trace=trace,
     readers=readers,
     operators=lambda: advice_try.operators_in_place(trace, readers),
-    places=lambda: advice_try.places(readers),
+    places=lambda: advice_try.places(trace, readers),
 )
 found = {tried.change: tried for tried in several}
 answers |= {key: dataclasses.asdict(found.get(text, found[""])) for key, text in able.items()}

@@ -38,7 +38,7 @@ with tries.Server("h100") as server:
         if "release" in changes:
             mine["release tried"] = server.run(words, "release", steps).peak_bytes
         if "no_grad" in changes:
-            values = advice_try.places(f"{case}.json")
+            values = advice_try.places(f"{case}.cmem", f"{case}.json")
             mine["no_grad tried"] = server.run(words, "no_grad", steps, values=values).peak_bytes
         if "in_place" in changes:
             operators = operators_in_place(plain, readers)

@@ -9,6 +9,7 @@ from pathlib import Path
 from cuptimem.advice import (
     attention,
     batches,
+    checkpoint,
     copies,
     data,
     evaluation,
@@ -177,6 +178,25 @@ def test_inputs_that_others_may_read() -> None:
         activation("Conv2d", "gelu", "GeluBackward0", SEQUENTIAL),  # it needs its input
     ):
         assert isinstance(in_place.in_place(one, one.blocks, ""), str)
+
+
+def test_stages_whose_names_end_in_a_number() -> None:
+    """All of them together, and what repeats in them; not what has no modules in it, nor other names."""
+    names = [f"net.layer{stage}.{number}.conv{conv}" for stage in (1, 2) for number in (0, 1) for conv in (1, 2)]
+    named = [
+        replace(contributor("forward", "activation", *layer("Conv2d", "conv2d", i)), qualified=name)
+        for i, name in enumerate([*names, "net.layernorm", "net.head3.fc"])
+    ]
+    blocks = program(*((10 + i, 60, 100, 0, one) for i, one in enumerate(named))).blocks
+    inner = [f"net.layer{stage}.{number}" for stage in (1, 2) for number in (0, 1)]
+    assert checkpoint.levels(blocks) == {
+        "net.layer1.*": inner[:2],
+        "net.layer2.*": inner[2:],
+        "net.layer1,net.layer2": ["net.layer1", "net.layer2"],
+        "net.layer1.*,net.layer2.*": inner,
+    }
+    assert checkpoint.matching(blocks, "net.layer1.*, net.layer2.*") == inner
+    assert checkpoint.matching(blocks, "net.layer1,net.layer2.1") == ["net.layer1", "net.layer2.1"]
 
 
 def with_evaluation(size: int, loop: str = "evaluation") -> Program:
