@@ -14,6 +14,7 @@ from cuptimem.advice.program import Block
 from cuptimem.advice.readers import Readers, Variable
 from cuptimem.advice.release import released
 from cuptimem.advice.technique import Change, Technique, worst
+from cuptimem.advice.trainers import in_settings
 from cuptimem.errors import Error
 from cuptimem.report.advice import Advice, Estimate, Proposal, Rejected
 from cuptimem.report.leaks_at_peak import at_peak
@@ -49,6 +50,7 @@ def advise(report: Report, device: str | None = None, readers: Readers | None = 
         if isinstance(change, str):
             rejected.append(Rejected(one.name, change))
             continue
+        change = in_settings(of, one.name, change)
         saved = of.peak - of.replay(change.blocks)[0]
         size = program.peak - saved
         if saved < LEAST * program.peak:

@@ -7,6 +7,7 @@ from cuptimem.advice import recorded
 from cuptimem.advice.catalogue import TECHNIQUES
 from cuptimem.advice.program import FOREVER, Block, Program
 from cuptimem.advice.technique import COSTS, Change, Technique, worst
+from cuptimem.advice.trainers import in_settings
 from cuptimem.errors import Error
 from cuptimem.report.advice import Plan, Proposal
 from cuptimem.report.model import Report
@@ -60,7 +61,7 @@ def _rows(program: Program, made: _Set) -> Iterator[Proposal]:
     before = program.peak
     for one in made:
         size, _ = program.replay(one.change.blocks)
-        technique, change = one.technique, one.change
+        technique, change = one.technique, in_settings(program, one.technique.name, one.change)
         row = (change.frame, change.write, change.cost, technique.confidence)
         yield Proposal(technique.name, technique.free, size, before - size, *row)
         before = size

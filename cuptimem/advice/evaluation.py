@@ -90,7 +90,6 @@ def keep_evaluation(program: Program, blocks: list[Block], value: str) -> Change
     frame, write = user_frame(stack), ".cpu() behind what is kept in this line"
     if any("/transformers/" in one.file for one in stack):
         frame = call_line(stack)
-        write = "eval_accumulation_steps=1, or preprocess_logits_for_metrics, for the Trainer of this line"
     edited = [gone.get(id(block), block) for block in blocks]
     return Change(edited, frame, write, "a copy to the host in each step")
 

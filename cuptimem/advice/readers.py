@@ -235,6 +235,8 @@ class Readers:
         )
         self.threads: int = self._log.get("threads", 0)  # that the device runs at once
         self.loaders = tuple(Loader(size, Frame(*line)) for size, line in self._log["loaders"])
+        # By name: where the program makes its settings, or the trainer itself.
+        self.trainers = {name: Frame(*line) for name, line in self._log.get("trainers", {}).items()}
 
     def lives(self, blocks: "list[Block]") -> tuple[dict[int, Life], dict[int, Scratch]]:
         """By birth: each block is that of its operator with the size of its storage, which ended as its holders did."""

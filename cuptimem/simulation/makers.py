@@ -1,4 +1,5 @@
-"""Where the program makes its optimizers and DataLoaders: there, another one is written in their place."""
+"""Where the program makes its optimizers and DataLoaders, and the settings of a trainer: there, others are written in
+their place."""
 
 import functools
 import sys
@@ -14,6 +15,7 @@ from cuptimem import _core
 from cuptimem.errors import own
 from cuptimem.simulation.changes.change import patch
 from cuptimem.simulation.places import is_programs
+from cuptimem.trainer_settings import TRAINERS
 
 Line = tuple[str, str, int]  # file, function, line
 
@@ -25,12 +27,14 @@ class Makers:
         self._of_training: list[tuple[int, Line]] = []
         self._others: list[tuple[int, Line]] = []
         self._seen: dict[int, weakref.ref[Any]] = {}
+        self.trainers: dict[str, Line] = {}
 
     def start(self) -> None:
         """Before the program's first line."""
         for made in (Optimizer, DataLoader):
             patch(made, "__init__", self._noting)
         patch(DataLoader, "__iter__", self._iterating)
+        note_trainers(self.trainers)
 
     @property
     def loaders(self) -> list[tuple[int, Line]]:
@@ -71,6 +75,26 @@ class Makers:
                 return
         if line is not None and isinstance(size, int):
             (self._of_training if torch.is_grad_enabled() else self._others).append((size, line))
+
+
+def note_trainers(lines: dict[str, Line]) -> None:
+    """By name of the trainer: the first line of the program that makes its settings, or the trainer itself."""
+
+    def noting(trainer: str, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def make(this: Any, *arguments: Any, **keywords: Any) -> None:
+            line = _maker(this)
+            if line is not None:
+                lines.setdefault(trainer, line)
+            original(this, *arguments, **keywords)
+
+        return make
+
+    for trainer in TRAINERS:
+        for module, name, method in trainer.makers:
+            # What the program imports of libraries is there already (try_imports.py).
+            if (made := getattr(sys.modules.get(module), name, None)) is not None:
+                patch(made, method, functools.partial(noting, trainer.name))
 
 
 def _maker(made: Any) -> Line | None:

@@ -77,6 +77,7 @@ class Readers:
         with open(path, "w", encoding="utf-8") as file:
             places = [{"lines": place, "drops": drops(place)} for place in self._places]
             made: dict[str, Any] = {"optimizers": self._steppers, "loaders": self._makers.loaders}
+            made |= {"trainers": self._makers.trainers}
             made |= {"begins": self._begins, "blocks": self._blocks, "places": places, "threads": _threads()}
             json.dump(made, file)
 

@@ -1,5 +1,7 @@
 """Half precision."""
 
+import functools
+import sys
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -7,6 +9,9 @@ import torch
 
 from cuptimem.simulation.changes import calls
 from cuptimem.simulation.changes.change import Change, patch
+from cuptimem.simulation.makers import Line, note_trainers
+from cuptimem.simulation.places import all_places, is_programs
+from cuptimem.trainer_settings import trainer_of
 
 
 class Autocast(Change):
@@ -14,10 +19,32 @@ class Autocast(Change):
 
     why_not = "no model is called, or it runs under autocast as it is"
     _learns = False
+    _has_accelerator = False
 
     def install(self) -> None:
         self._until = calls.UntilBackward(self._context)
         patch(torch.optim.Optimizer, "__init__", self._learning)
+        self._made: dict[str, Line] = {}
+        note_trainers(self._made)
+        if (accelerator := getattr(sys.modules.get("accelerate"), "Accelerator", None)) is not None:
+            patch(accelerator, "__init__", self._accelerating)
+
+    def _accelerating(self, original: Any) -> Any:
+        """An Accelerator has its own autocast, around each call of a model, with outputs in 32 bits."""
+
+        @functools.wraps(original)
+        def init(this: Any, *arguments: Any, **keywords: Any) -> None:
+            # A third argument that has no name is that. One that transformers makes has the precision of its Trainer.
+            is_own = len(arguments) < 3 and is_programs(sys._getframe(1).f_code.co_filename)
+            if is_own and keywords.get("mixed_precision") in (None, "no"):
+                keywords["mixed_precision"] = self.value
+                self._has_accelerator = True
+                self.applied += 1
+                self.write = f'Accelerator(mixed_precision="{self.value}")'
+                self.saw(1)
+            original(this, *arguments, **keywords)
+
+        return init
 
     def _learning(self, original: Any) -> Any:
         def init(*arguments: Any, **keywords: Any) -> None:
@@ -27,11 +54,18 @@ class Autocast(Change):
         return init
 
     def _context(self) -> AbstractContextManager[Any] | None:
-        if torch.is_autocast_enabled(self.device) or (self._learns and not torch.is_grad_enabled()):
+        if self._has_accelerator or torch.is_autocast_enabled(self.device):
+            return None
+        if self._learns and not torch.is_grad_enabled():
             return None
         self.applied += 1
         dtype = torch.bfloat16 if self.value == "bf16" else torch.float16
         self.write = f"with torch.autocast({self.device!r}, dtype={dtype}): around forward and loss"
         self.saw(self._until.given)
+        trainer = trainer_of(place[0] for place in all_places(sys._getframe(1)))
+        if trainer is not None and trainer.name in self._made and self.value == "bf16":
+            self.write = trainer.write("autocast", is_made=True)
+            file, function, line = self._made[trainer.name]
+            self._weights = {(file, line, function): 1}
         context: AbstractContextManager[Any] = torch.autocast(self.device, dtype)
         return context

@@ -72,3 +72,46 @@ def test_injected_as_by_hand(answers: dict[int, list[Any]], number: int) -> None
 def test_trainer_clips(answers: dict[int, list[Any]]) -> None:
     (answer,) = answers[len(PAIRS)]
     assert answer["why_not"].startswith("it clips by the norm of all gradients")
+
+
+# Of each program: the line that makes the settings, and what is written there, as the pairs above have it.
+WRITTEN = {
+    "trainer": (
+        "arguments = TrainingArguments(",
+        {
+            "sgd": 'TrainingArguments(optim="sgd")',
+            "autocast": "TrainingArguments(bf16=True)",
+            "checkpoint": "TrainingArguments(gradient_checkpointing=True)",
+            "accumulate": "TrainingArguments(gradient_accumulation_steps=2) with half of per_device_train_batch_size",
+        },
+    ),
+    "lightning_fit": (
+        "lightning.Trainer(",
+        {
+            "autocast": 'Trainer(precision="bf16-mixed")',
+            "accumulate": "Trainer(accumulate_grad_batches=2) with half the batch_size of its DataLoader",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("program", WRITTEN)
+def test_what_to_write_is_a_setting_of_the_trainer(program: str, tmp_path: Path) -> None:
+    path = TRIED / f"{program}.py"
+    line, written = WRITTEN[program]
+    asked = [word for change in written for word in ("--change", change)]
+    done = subprocess.run(
+        [PYTHON, "-m", "cuptimem", "advice", "--try", "--json", *asked, path],
+        cwd=tmp_path,
+        env=clean_environment() | {"HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    tried = {row["change"]: row for row in json.loads(done.stdout)["tried"]}
+    # What is tried without a prediction says itself where and what.
+    rows = {change: row["proposal"] or {"line": row["frame"], "write": row["write"]} for change, row in tried.items()}
+    lines = path.read_text().splitlines()
+    assert {change: rows[change]["write"] for change in written} == written
+    assert {lines[rows[change]["line"]["line"] - 1].strip() for change in written} == {line}

@@ -1,0 +1,38 @@
+"""Changes as the settings of a trainer, which has the program's loop."""
+
+from dataclasses import replace
+
+from cuptimem.advice.program import Program
+from cuptimem.advice.technique import Change
+from cuptimem.report.stacks import Frame, Stack
+from cuptimem.trainer_settings import TRAINERS, Trainer, trainer_of
+
+_WHOLE = ("accumulate", "half_model")  # they change the loop, or the whole model, whichever line they are found at
+
+
+def in_settings(program: Program, technique: str, change: Change) -> Change:
+    """The change as a setting, at the line that makes the settings, or that leads to the loop; as it is where the
+    trainer has no such setting, or what is changed is the program's own."""
+    trainer, loop = _of(program)
+    if trainer is None or technique not in trainer.settings or loop is None:
+        return change
+    is_loops = change.frame is not None and change.frame.same_line(loop)
+    if not is_loops and technique not in _WHOLE:
+        return change
+    if technique == "checkpoint" and not change.write.startswith("model.gradient_checkpointing_enable()"):
+        return change
+    made = (program.beside or program).trainers.get(trainer.name)
+    return replace(change, frame=made or loop, write=trainer.write(technique, made is not None))
+
+
+def _of(program: Program) -> tuple[Trainer | None, Frame | None]:
+    """The trainer of the steps, and the program's line that leads to its loop."""
+    stacks = {id(block.of): block.of.stack for block in program.blocks if block.step >= 0}.values()
+    found = [(one, stack) for stack in stacks if (one := trainer_of(frame.file for frame in stack)) is not None]
+    trainer, stack = min(found, key=lambda one: TRAINERS.index(one[0]), default=(None, ()))
+    return trainer, None if trainer is None else _loop(trainer, stack)
+
+
+def _loop(trainer: Trainer, stack: Stack) -> Frame | None:
+    outside = max(i for i, frame in enumerate(stack) if trainer.has(frame.file))
+    return next((frame for frame in stack[outside:] if not frame.is_library), None)
