@@ -236,7 +236,7 @@ class Program:
             if side and side in (self.samples, 2 * self.samples) and sources:
                 rows = all(
                     len(self.read[one].shape) == 2
-                    and self.read[one].shape[0] == side
+                    and self.read[one].shape[0] == side != self.read[one].shape[1]  # else what is of it is square, too
                     and of[one].category != "parameter"
                     for one in sources
                 )
@@ -286,7 +286,10 @@ class Program:
         for birth, life in sorted(self.read.items()):
             if not found.isdisjoint(life.inputs):
                 found.add(birth)
-        return frozenset(found)
+        # What steps that were not kept have left: from what it is computed is gone, a kept step shows it of the line.
+        left = [block for block in self.blocks if block.category == "kept" and block.birth not in found]
+        lines = {block.of.stack for block in self.blocks if block.birth in found} if left else set()
+        return frozenset(found | {block.birth for block in left if block.of.stack in lines})
 
     @cached_property
     def called(self) -> frozenset[str]:

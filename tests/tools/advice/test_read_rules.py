@@ -198,12 +198,12 @@ def test_data_of_64_bits_beside_a_model_of_32(tmp_path: Path) -> None:
 def test_a_batch_of_pairs_and_one_of_a_single_sample(tmp_path: Path) -> None:
     large = {"last": 30, "bytes": 8192, "objects": [held(29)]}
 
-    def half(samples: int, value: str, rows: int = 0) -> int | str:
-        """rows: of what pairs are made of, if that is not the input."""
+    def half(samples: int, value: str, rows: int = 0, width: int = 4) -> int | str:
+        """rows, width: of what pairs are made of, rows if that is not the input."""
 
         def run(address: int) -> Program:
-            given = {**large, "begin": 1, "number": 0, "category": "input", "shape": [samples, 4]}
-            each = {**large, "begin": 3, "number": 1, "shape": [rows or samples, 4], "inputs": [0]}
+            given = {**large, "begin": 1, "number": 0, "category": "input", "shape": [samples, width]}
+            each = {**large, "begin": 3, "number": 1, "shape": [rows or samples, width], "inputs": [0]}
             frame = Frame("a.py", "f", 2, module="Net", module_address=address)
             made = {**large, "begin": 5, "number": 2, "shape": [16, 16, 8], "inputs": [1], "stack": (frame,)}
             return program(tmp_path, given, each, made)
@@ -215,6 +215,7 @@ def test_a_batch_of_pairs_and_one_of_a_single_sample(tmp_path: Path) -> None:
     assert half(16, "") == 2 * 8192 // 2 + 8192 // 4
     assert half(16, "", 64) == 3 * 8192 // 2  # of heads of tokens, as many as there are samples
     assert half(12, "") == 3 * 8192 // 2
+    assert half(16, "", width=16) == 3 * 8192 // 2  # channels, as many as there are samples
     one = program(tmp_path, {**large, "begin": 1, "number": 0, "category": "input", "shape": [1, 4]})
     one.beside = one
     assert batches.batch(one, one.blocks, "") == "the batch is a single sample"

@@ -324,6 +324,10 @@ def test_what_16_bits_of_a_model_leave_of_what_is_kept() -> None:
     for phase, size, half in (("other", 3000, 3000), ("forward", 3000, 1500), ("other", 4096, 2048)):
         one = program(parameter, (20, -1, size, 0, contributor(phase, "kept")), types="float32")
         assert peaks(precision.half_model, one) == (4096 + size, 2048 + half)
+    line = Frame("train.py", "main", 12)
+    left = (20, -1, 3000, 0, contributor("other", "kept", line))  # by a step of which a later one shows what it is of
+    one = program(parameter, left, (250, 260, 2000, 2, contributor("forward", "activation", line)), types="float32")
+    assert peaks(precision.half_model, one) == (4096 + 5000, 2048 + 2500)
 
 
 def test_a_name_of_training_is_released_before_evaluation() -> None:
