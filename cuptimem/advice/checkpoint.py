@@ -136,13 +136,13 @@ def _stages(numbered: Mapping[str, set[str]], blocks: Sequence[Block]) -> dict[s
         if (stage := _STAGE.fullmatch(name)) is not None:
             found[stage[1]].append(name)
     levels = {}
-    for stages in found.values():
-        if len(stages) > 1:
-            levels[",".join(stages)] = stages
-            inner = [f"{stage}.*" for stage in stages if f"{stage}.*" in numbered]
-            if len(inner) > 1:
-                members = (name for pattern in inner for name in numbered[pattern])
-                levels[",".join(inner)] = sorted(members, key=_natural)
+    for stem, stages in found.items():
+        inner = [f"{stage}.*" for stage in stages if f"{stage}.*" in numbered]
+        members = [name for pattern in inner for name in numbered[pattern]]
+        for patterns, wide, modules in ((stages, f"{stem}*", stages), (inner, f"{stem}*.*", members)):
+            if len(patterns) > 1:
+                modules = sorted(modules, key=_natural)
+                levels[wide if matching(blocks, wide) == modules else ",".join(patterns)] = modules
     return levels
 
 

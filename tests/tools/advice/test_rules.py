@@ -193,8 +193,9 @@ def test_stages_whose_names_end_in_a_number() -> None:
         "net.layer1.*": inner[:2],
         "net.layer2.*": inner[2:],
         "net.layer1,net.layer2": ["net.layer1", "net.layer2"],
-        "net.layer1.*,net.layer2.*": inner,
+        "net.layer*.*": inner,
     }
+    assert set(checkpoint.levels(blocks[:-2])) == {"net.layer1.*", "net.layer2.*", "net.layer*", "net.layer*.*"}
     assert checkpoint.matching(blocks, "net.layer1.*, net.layer2.*") == inner
     assert checkpoint.matching(blocks, "net.layer1,net.layer2.1") == ["net.layer1", "net.layer2.1"]
 
