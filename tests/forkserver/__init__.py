@@ -146,6 +146,7 @@ class ForkServer:
             env={**self._environment, "PYTHONPATH": path, "FORKSERVER_IMPORTS": " ".join((*REPORTS, *self._imports))},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,  # select sees no line that a buffer has read ahead: that of a program which has ended already
         )
         if not self._answer(None):
             raise Failed(f"{self._command[0]} did not import PyTorch")
