@@ -53,13 +53,20 @@ class ForkServer:
 
     environment: what the programs begin with; one that needs other variables of PyTorch's is a fork of a server of its
     own, one that needs others of EARLY is run afresh.
-    imports: modules that are imported before the first fork, too. name: of the script, as programs find it.
+    imports: modules that are imported before the first fork, too. name: of the script, as programs find it. torch:
+    whether PyTorch is among them.
     """
 
     def __init__(
-        self, python: str, environment: Mapping[str, str], imports: Iterable[str] = (), name: str = "program.py"
+        self,
+        python: str,
+        environment: Mapping[str, str],
+        imports: Iterable[str] = (),
+        name: str = "program.py",
+        *,
+        torch: bool = True,
     ) -> None:
-        self._imports, self._name = tuple(imports), name
+        self._imports, self._name, self._torch = tuple(imports), name, torch
         self._command = [python, "-W", "ignore"]
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
@@ -102,7 +109,7 @@ class ForkServer:
         if different not in self._others:
             kept = {name: value for name, value in self._environment.items() if not name.startswith(EARLY)}
             start = kept | _early(environment)
-            self._others[different] = ForkServer(self._command[0], start, self._imports, self._name)
+            self._others[different] = ForkServer(self._command[0], start, self._imports, self._name, torch=self._torch)
         return self._others[different]
 
     def run_afresh(
@@ -141,15 +148,16 @@ class ForkServer:
 
     def _start(self) -> None:
         path = os.pathsep.join(filter(None, (str(HERE), self._environment.get("PYTHONPATH"))))
+        imports = (*["torch"] * self._torch, *REPORTS, *self._imports)
         self._process = subprocess.Popen(
             [*self._command, str(self._script)],
-            env={**self._environment, "PYTHONPATH": path, "FORKSERVER_IMPORTS": " ".join((*REPORTS, *self._imports))},
+            env={**self._environment, "PYTHONPATH": path, "FORKSERVER_IMPORTS": " ".join(imports)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,  # select sees no line that a buffer has read ahead: that of a program which has ended already
         )
         if not self._answer(None):
-            raise Failed(f"{self._command[0]} did not import PyTorch")
+            raise Failed(f"{self._command[0]} did not import {' '.join(imports)}")
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process is not None and self._process.stdin is not None

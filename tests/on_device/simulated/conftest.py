@@ -5,9 +5,8 @@ import os
 import re
 import socket
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +19,7 @@ from tests.on_device.simulated import device
 
 PROGRAMS = Path(__file__).with_name("programs")
 DRIVER = Path(__file__).with_name("simulate_in_forks.py")
+IMPORTED = tuple(f"cuptimem.{name}" for name in ("cli.simulate", "cli.fits", "simulation.api", "simulation.as_json"))
 MISSING = "no CUDA build of PyTorch: `make test` installs one into .venv-cuda"
 
 
@@ -55,17 +55,8 @@ def on_device(sim_python: str, compiled: dict[str, str], tmp_path: Path) -> Call
     """Runs a command line of that interpreter on a simulated device; keywords as for device.environment."""
 
     def call(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 240, **keywords: Any) -> Result:
-        done = subprocess.run(
-            [sim_python, "-W", "ignore", *arguments],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env={**clean_environment(), **compiled, **device.environment(**keywords), **(env or {})},
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            timeout=timeout,
-        )
-        return Result(done.returncode, done.stdout, done.stderr)
+        environment = {**clean_environment(), **compiled, **device.environment(**keywords), **(env or {})}
+        return _run([sim_python, "-W", "ignore", *arguments], tmp_path, environment, timeout)
 
     return call
 
@@ -97,13 +88,8 @@ def forked_on_device(forks: Forks, compiled: dict[str, str], tmp_path: Path) -> 
     return call
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Result):
     """What a command left."""
-
-    code: int
-    out: str
-    err: str
 
     @property
     def answer(self) -> dict[str, Any]:
@@ -111,12 +97,26 @@ class Done:
         return found
 
 
+@pytest.fixture(scope="session")
+def commands(sim_python: str) -> Iterator[ForkServer]:
+    """Runs simulate_in_forks.py: a command begins with the modules that `cuptimem simulate` imports."""
+    server = ForkServer(sim_python, clean_environment(), IMPORTED, DRIVER.name, torch=False)
+    yield server
+    server.close()
+
+
 @pytest.fixture
 def simulate(
-    sim_python: str, forks: Forks, compiled: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
+    sim_python: str,
+    commands: ForkServer,
+    forks: Forks,
+    compiled: dict[str, str],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> Callable[..., Done]:
     """Runs `cuptimem simulate` on a program; other verbs by verb=, its own arguments by behind=, another interpreter by
-    python=. The program is a fork of a process that has imported PyTorch, unless the test is marked afresh."""
+    python=. The command and the program are forks, of a process that has imported PyTorch the latter, unless the test
+    is marked afresh."""
 
     def call(
         program: str,
@@ -129,30 +129,44 @@ def simulate(
         **variables: str,
     ) -> Done:
         words = [verb, *(["--json"] if json else []), *options]
-        runs = verb in ("simulate", "fits")
-        afresh = not runs or bool(python) or request.node.get_closest_marker("afresh") is not None
-        if runs:
+        if verb in ("simulate", "fits"):
             (tmp_path / "program.py").write_text(program)
             words += ["program.py", *behind]
-        ours, theirs = socket.socketpair()
-        start = ["-m", "cuptimem"] if afresh else [str(DRIVER), str(theirs.fileno())]
-        with ours, theirs, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-            process = subprocess.Popen(
-                [python or sim_python, "-W", "ignore", *start, *words],
-                cwd=tmp_path,
-                env=clean_environment() | compiled | variables,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                pass_fds=[theirs.fileno()],
+        environment = clean_environment() | compiled | variables
+        if python or request.node.get_closest_marker("afresh") is not None:
+            done = _run(
+                [python or sim_python, "-W", "ignore", "-m", "cuptimem", *words], tmp_path, environment, timeout
             )
-            theirs.close()
-            _run_programs(ours.makefile("rw"), forks.of(program), tmp_path)
-            code = process.wait(timeout)
-            out.seek(0), err.seek(0)
-            return Done(code, out.read(), err.read())
+        else:
+            with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as worker:
+                listener.bind("")  # the system chooses a name behind a null byte, which no argument can have
+                listener.listen()
+                listener.settimeout(timeout)
+                place = listener.getsockname()[1:].decode()
+                ended = worker.submit(
+                    commands.run, DRIVER, place, *words, environment=environment, cwd=tmp_path, timeout=timeout
+                )
+                connection, _ = listener.accept()
+                with connection:
+                    _run_programs(connection.makefile("rw"), forks.of(program), tmp_path)
+                done = ended.result()
+        return Done(done.code, done.out, done.err)
 
     return call
+
+
+def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str], timeout: float) -> Result:
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        timeout=timeout,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
 
 
 def _run_programs(lines: TextIO, server: ForkServer, folder: Path) -> None:

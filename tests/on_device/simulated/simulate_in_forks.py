@@ -1,6 +1,6 @@
 """`cuptimem simulate`, but that whoever holds the other end of a socket runs the programs.
 
-python simulate_in_forks.py SOCKET ARGUMENTS     SOCKET: an inherited descriptor; for the fixture `simulate`
+python simulate_in_forks.py SOCKET ARGUMENTS     SOCKET: its name, without the null byte; for the fixture `simulate`
 
 A request is a line of JSON, the command and its environment; so is the answer, the exit code and what was printed. A
 program with a limit of time of its own is run as always.
@@ -51,7 +51,9 @@ def show(out: str, err: str, actions: Sequence[tuple[Any, ...]]) -> None:
 
 
 if __name__ == "__main__":
-    lines = socket.socket(fileno=int(sys.argv.pop(1))).makefile("rw")
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect("\0" + sys.argv.pop(1))
+    lines = connection.makefile("rw")
     launch._run_quietly = replaced(launch._run_quietly, lines)
     launch._run_forwarding = replaced(launch._run_forwarding, lines, frozenset())
     runpy.run_module("cuptimem", run_name="__main__", alter_sys=True)
