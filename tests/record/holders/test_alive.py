@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import cuptimem  # noqa: E402  behind torch's presence
-from tests.conftest import ROOT, clean_environment  # noqa: E402
-from tests.forkserver import Forks, recorded  # noqa: E402
+from tests.conftest import Result  # noqa: E402
 
 pytestmark = pytest.mark.torch
 MIB = 1 << 20
@@ -35,35 +32,17 @@ def held(report: cuptimem.Report) -> Held:
     }
 
 
-def _environment() -> dict[str, str]:
-    return {**clean_environment(), "PYTHONPATH": str(ROOT)}
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    servers = Forks(sys.executable, _environment(), name="script.py")
-    yield servers
-    servers.close()
-
-
 @pytest.fixture
-def run(forks: Forks, tmp_path: Path) -> Run:
-    """Runs it as `script.py`, as `cuptimem run` would; its first line is line 1."""
+def run(forked: Callable[..., Result], tmp_path: Path) -> Run:
+    """Runs it as `program.py`, as `cuptimem run` would; its first line is line 1."""
 
     def call(program: str, *options: str, code: int = 0) -> tuple[cuptimem.Report, str]:
-        script = tmp_path / "script.py"
-        script.write_text(program)
-        environment = _environment() | recorded("run.cmem", *options)
-        done = forks.of(program).run(script, environment=environment, cwd=tmp_path)
+        (tmp_path / "program.py").write_text(program)
+        done = forked("-m", "cuptimem", "run", *options, "-o", "run.cmem", "program.py")
         assert done.code == code, done.err
         return cuptimem.open(tmp_path / "run.cmem"), done.err
 
     return call
-
-
-def verb(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cuptimem", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, env=_environment())
 
 
 OPTIMIZER = """\
@@ -80,23 +59,23 @@ del model
 """
 
 
-def test_an_optimizer_holds_a_model_that_was_deleted(run: Run, tmp_path: Path) -> None:
+def test_an_optimizer_holds_a_model_that_was_deleted(run: Run, call: Callable[..., Result]) -> None:
     """Parameters, their gradients and the state, each on its line."""
     report, _ = run(OPTIMIZER)
     found = held(report)
     assert {line: sum(size for _, _, size in rows) for line, rows in found.items()} == {3: MIB, 8: MIB, 9: MIB}
-    assert all(path.startswith("opt.state (SGD) in module script → ") for rows in found.values() for path, *_ in rows)
+    assert all(path.startswith("opt.state (SGD) in module program → ") for rows in found.values() for path, *_ in rows)
     assert found[8][0][0].endswith(" → .grad")
-    shown = verb(tmp_path, "summary", "--at", "end", "run.cmem").stdout
-    assert shown.count("held by opt.state (SGD) in module script") == 3
-    rows = json.loads(verb(tmp_path, "summary", "--json", "run.cmem").stdout)["held"]
+    shown = call("summary", "--at", "end", "run.cmem").out
+    assert shown.count("held by opt.state (SGD) in module program") == 3
+    rows = json.loads(call("summary", "--json", "run.cmem").out)["held"]
     assert [(row["line"]["line"], row["bytes"], row["count"]) for row in rows] == [
         (3, MIB, 1),
         (8, MIB, 1),
         (9, MIB, 1),
     ]
     for words in (("peak", "--at", "end"), ("table", "--what", "end")):
-        assert verb(tmp_path, *words, "run.cmem").stdout.count("held by opt.state (SGD)") == 3
+        assert call(*words, "run.cmem").out.count("held by opt.state (SGD)") == 3
 
 
 def test_a_model_comes_before_its_optimizer(run: Run, tmp_path: Path) -> None:
@@ -107,9 +86,9 @@ def test_a_model_comes_before_its_optimizer(run: Run, tmp_path: Path) -> None:
     )
     report, _ = run(program)
     assert {line: [path for path, *_ in rows] for line, rows in held(report).items()} == {
-        3: ["model (Sequential) in module script"],
-        8: ["model (Sequential) in module script → .grad"],
-        9: ["opt.state (SGD) in module script → defaultdict[...] → dict['momentum_buffer']"],
+        3: ["model (Sequential) in module program"],
+        8: ["model (Sequential) in module program → .grad"],
+        9: ["opt.state (SGD) in module program → defaultdict[...] → dict['momentum_buffer']"],
     }
 
 
@@ -142,7 +121,7 @@ for _ in range(3):
 )
 def test_a_model_in_an_attribute_comes_before_its_optimizer(run: Run, tmp_path: Path, kept: str, model: str) -> None:
     report, _ = run(INSIDE.format(kept=kept, model=model))
-    path = f"{model} (Sequential) in module script"
+    path = f"{model} (Sequential) in module program"
     assert {line: [path for path, *_ in rows] for line, rows in held(report).items()} == {
         5: [path],
         14: [f"{path} → .grad"],
@@ -163,21 +142,21 @@ view = new()[:16]
 """
 
 
-def test_holders_of_a_line_sum_to_it(run: Run, tmp_path: Path) -> None:
+def test_holders_of_a_line_sum_to_it(run: Run, call: Callable[..., Result]) -> None:
     """More than are shown; what they leave is the last one."""
     report, _ = run(SEVERAL)
     assert held(report) == {
         3: [
-            ("rest in module script → dict[5 keys]", 5, 5 * MIB),
-            ("keeper.few (Keeper) in module script → list[0:2]", 2, 2 * MIB),
-            ("one in module script", 1, MIB),
+            ("rest in module program → dict[5 keys]", 5, 5 * MIB),
+            ("keeper.few (Keeper) in module program → list[0:2]", 2, 2 * MIB),
+            ("one in module program", 1, MIB),
             ("others", 1, MIB),
         ]
     }
-    done = verb(tmp_path, "holders", "run.cmem", "script.py:3")
-    assert "9.0 MiB in 9 blocks on cpu at the end" in done.stdout
-    assert "held by rest in module script → dict[5 keys] (56 %)" in done.stdout
-    assert "and by others (11 %)" in done.stdout
+    done = call("holders", "run.cmem", "program.py:3")
+    assert "9.0 MiB in 9 blocks on cpu at the end" in done.out
+    assert "held by rest in module program → dict[5 keys] (56 %)" in done.out
+    assert "and by others (11 %)" in done.out
 
 
 STOPPED = """\
@@ -205,7 +184,7 @@ train()
     ],
     ids=["interrupted", "out of memory", "failed"],
 )
-def test_functions_that_an_exception_has_left(run: Run, tmp_path: Path, how: str, code: int) -> None:
+def test_functions_that_an_exception_has_left(run: Run, call: Callable[..., Result], how: str, code: int) -> None:
     report, said = run(STOPPED.format(how=how), code=code)
     found = held(report)
     assert found[10] == [("seen in train() → list[0:6]", 6, 6 * MIB)]
@@ -214,8 +193,8 @@ def test_functions_that_an_exception_has_left(run: Run, tmp_path: Path, how: str
     assert ("held by seen in train() → list[0:6]" in said) is (how.startswith("torch"))
     error = {"os": "KeyboardInterrupt", "torch": "RuntimeError", "raise": "ValueError"}[how.split(".")[0].split()[0]]
     moment = f"at the end, when {error} had ended it"
-    assert f"2.0 MiB in 1 block on cpu {moment}" in verb(tmp_path, "holders", "run.cmem", "script.py:3").stdout
-    assert f"What is alive on cpu: 10.0 MiB, {moment}" in verb(tmp_path, "summary", "--at", "end", "run.cmem").stdout
+    assert f"2.0 MiB in 1 block on cpu {moment}" in call("holders", "run.cmem", "program.py:3").out
+    assert f"What is alive on cpu: 10.0 MiB, {moment}" in call("summary", "--at", "end", "run.cmem").out
 
 
 WAITING = """\
@@ -236,15 +215,15 @@ main()
 
 
 @pytest.mark.parametrize("how", ["torch.empty(1 << 50)", "raise ValueError"])
-def test_garbage_is_not_held_at_the_end(run: Run, tmp_path: Path, how: str) -> None:
+def test_garbage_is_not_held_at_the_end(run: Run, call: Callable[..., Result], how: str) -> None:
     """One line makes what is kept and what waits for the collector; the end has the former alone."""
     report, _ = run(WAITING.format(how=how), code=1)
     assert report.device("cpu").end == 6 * MIB
     assert held(report) == {6: [("kept in main() → list[0:6]", 6, 6 * MIB)]}
-    shown = verb(tmp_path, "summary", "--at", "end", "run.cmem").stdout
+    shown = call("summary", "--at", "end", "run.cmem").out
     assert "held by kept in main() → list[0:6]\n" in shown and "cycle" not in shown
     if report.oom_left is not None:
-        page = verb(tmp_path, "peak", "--at", "oom", "run.cmem").stdout
+        page = call("peak", "--at", "oom", "run.cmem").out
         assert "held by only a reference cycle: Box.me (50 %)" in page
 
 
@@ -273,34 +252,34 @@ end = (start * 2).exp().sum()
 """
 
 
-def test_what_only_cpp_refers_to(run: Run, tmp_path: Path) -> None:
+def test_what_only_cpp_refers_to(run: Run, call: Callable[..., Result]) -> None:
     """A sparse tensor's parts, a storage without a tensor and a graph are reached from Python."""
     report, _ = run(HELD_BY_CPP)
     found = {line: max(rows, key=lambda row: row[2])[0] for line, rows in held(report).items()}
     assert found == {
         3: "no Python object: C++ or numpy holds it",
-        4: "values in module script",
-        5: "storage in module script",
-        6: "start in module script",
-        7: "end in module script → .grad_fn → SumBackward0 → saved by ExpBackward0",
+        4: "values in module program",
+        5: "storage in module program",
+        6: "start in module program",
+        7: "end in module program → .grad_fn → SumBackward0 → saved by ExpBackward0",
     }
-    shown = verb(tmp_path, "holders", "run.cmem", "script.py:3").stdout
+    shown = call("holders", "run.cmem", "program.py:3").out
     assert "no Python object: C++ or numpy holds it" in shown and "held by no" not in shown
 
 
-def test_where_it_was_not_searched(run: Run, tmp_path: Path) -> None:
+def test_where_it_was_not_searched(run: Run, call: Callable[..., Result]) -> None:
     with cuptimem.profile() as outer, cuptimem.profile() as inner:
         kept = torch.ones(1 << 18)
     assert not inner.report.held
     assert [one.holders[0].path for one in outer.report.held] == ["kept in test_where_it_was_not_searched()"]
     report, _ = run("import torch\nkept = torch.ones(1 << 18)\n", "--no-holders")
     assert not report.held and report.environment["holders"] == "off"
-    done = verb(tmp_path, "holders", "run.cmem")
-    assert done.returncode == 1 and "recorded without the search for holders" in done.stderr
+    done = call("holders", "run.cmem")
+    assert done.code == 1 and "recorded without the search for holders" in done.err
     assert kept is not None
 
 
-def test_a_line_that_grew_and_is_gone(run: Run, tmp_path: Path) -> None:
+def test_a_line_that_grew_and_is_gone(run: Run, call: Callable[..., Result]) -> None:
     program = """\
 import torch
 def train():
@@ -313,9 +292,9 @@ def train():
 train()
 """
     run(program)
-    shown = verb(tmp_path, "holders", "run.cmem", ":8").stdout
+    shown = call("holders", "run.cmem", ":8").out
     assert "held by losses in train() → list[0:23], as of step 23" in shown
-    done = verb(tmp_path, "holders", "script.py:6")
-    assert done.returncode == 1 and "nothing of it was alive at the end, and it did not grow" in done.stderr
-    machine = json.loads(verb(tmp_path, "holders", "run.cmem", "--json").stdout)
+    done = call("holders", "program.py:6")
+    assert done.code == 1 and "nothing of it was alive at the end, and it did not grow" in done.err
+    machine = json.loads(call("holders", "run.cmem", "--json").out)
     assert [(row["line"]["line"], row["held"], len(row["leaks"])) for row in machine["lines"]] == [(8, [], 1)]

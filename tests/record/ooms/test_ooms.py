@@ -3,7 +3,7 @@
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,7 @@ import pytest
 
 import cuptimem
 from cuptimem.record import recorder, refusals
-from tests.conftest import Result, clean_environment
-from tests.forkserver import Forks
-from tests.forkserver import recorded as as_run
+from tests.conftest import Result
 from tests.record.ooms import programs
 
 pytestmark = pytest.mark.torch
@@ -24,21 +22,13 @@ TITLE = "Out of memory on cpu: 256.0 TiB refused"
 Run = Callable[..., Result]
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    servers = Forks(sys.executable, clean_environment(), name="train.py")
-    yield servers
-    servers.close()
-
-
 @pytest.fixture
-def recorded(forks: Forks, tmp_path: Path) -> Run:
+def recorded(forked: Run, tmp_path: Path) -> Run:
     """Runs it as `cuptimem run` would."""
 
     def call(text: str, *options: str) -> Result:
-        (tmp_path / "train.py").write_text(programs.BEGIN + text)
-        environment = clean_environment() | as_run("x.cmem", *options)
-        return forks.of(text).run(tmp_path / "train.py", environment=environment, cwd=tmp_path)
+        (tmp_path / "program.py").write_text(programs.BEGIN + text)
+        return forked("-m", "cuptimem", "run", *options, "-o", "x.cmem", "program.py")
 
     return call
 
@@ -71,7 +61,7 @@ def test_what_the_program_catches_has_a_line_and_no_page(recorded: Run, call: Ru
     assert report.oom_left is None and report.device("cpu").refused == 5
     (line,) = [line for line in str(report).splitlines() if line.startswith("! ")]
     assert line.startswith("! 5 requests were refused and caught: at most 256.0 TiB asked at ")
-    assert f"train.py:{LINE} with " in line
+    assert f"program.py:{LINE} with " in line
     assert call("peak", "--at", "oom", "--step", "1", "x.cmem").code == 2
     other = call("peak", "--at", "oom", "--device", "cuda", "x.cmem")
     assert other.code == 1 and "no device 'cuda'" in other.err
@@ -123,7 +113,7 @@ def test_quiet_prints_no_page(recorded: Run, call: Run, tmp_path: Path) -> None:
 
 
 def executed(text: str) -> None:
-    exec(compile(programs.BEGIN + text, "train.py", "exec"), {})
+    exec(compile(programs.BEGIN + text, "program.py", "exec"), {})
 
 
 @pytest.mark.parametrize("name", programs.LEAVES_A_PROFILE)
@@ -134,7 +124,7 @@ def test_the_page_is_printed_once_when_it_leaves_the_outermost_profile(
         executed(programs.LEAVES_A_PROFILE[name])
     seen = capfd.readouterr()
     assert seen.out == "" and seen.err.count(TITLE) == 1
-    assert f"train.py:{LINE} in ask" in seen.err
+    assert f"program.py:{LINE} in ask" in seen.err
 
 
 @pytest.mark.parametrize("name", programs.STAYS_IN_A_PROFILE)
@@ -157,10 +147,8 @@ def test_the_file_of_an_inner_profile_knows_what_left_it(tmp_path: Path, capfd: 
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_profile_that_was_left_open(forks: Forks, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(programs.BEGIN + "cuptimem.profile().start()\nask()\n")
-    done = forks.of("").run(script, environment=clean_environment(), cwd=tmp_path)
+def test_a_profile_that_was_left_open(forked: Run) -> None:
+    done = forked("-c", programs.BEGIN + "cuptimem.profile().start()\nask()\n")
     assert done.code == 1 and done.err.count(TITLE) == 1, done.err
     assert done.err.index("Traceback") < done.err.index(TITLE)
 
@@ -209,12 +197,12 @@ first.backward()
 """
     done = recorded(text)
     shown = page(done.err)
-    assert shown[1].endswith("train.py:12 in <module>") and shown[2].strip() == "first = x.expand(1 << 46)[0]"
+    assert shown[1].endswith("program.py:12 in <module>") and shown[2].strip() == "first = x.expand(1 << 46)[0]"
     assert "for SelectBackward0, in backward" in shown[3]
     left = cuptimem.open(tmp_path / "x.cmem").oom_left
     assert left is not None and left.origin[0].line != 12 and left.operator == "SelectBackward0"
     said = str(cuptimem.open(tmp_path / "x.cmem"))
-    assert "in use, in the backward pass of " in said and "train.py:12  first = x.expand(1 << 46)[0]" in said
+    assert "in use, in the backward pass of " in said and "program.py:12  first = x.expand(1 << 46)[0]" in said
 
 
 def test_one_page_of_many_lines_and_modules(recorded: Run, tmp_path: Path) -> None:
@@ -272,7 +260,7 @@ for rows in (100, 200, 400, 900):
     at = next(i for i, line in enumerate(shown) if line.startswith("What would lower the peak of step 2, "))
     line = (programs.BEGIN + text).splitlines().index("    mixed = torch.softmax(x @ x.transpose(1, 2), -1) @ x") + 1
     said = " ".join(" ".join(shown[at + 1 :]).split())
-    assert said.startswith("- about ") and f"/train.py:{line}: F.scaled_dot_product_attention(" in said
+    assert said.startswith("- about ") and f"/program.py:{line}: F.scaled_dot_product_attention(" in said
     assert "predicted for step 2, because step 3 did not end" in said and said.count(" - ") <= 2
     assert max(map(len, shown)) <= 80
     again = call("peak", "--at", "oom", "x.cmem").out
