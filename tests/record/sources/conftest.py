@@ -1,29 +1,21 @@
 """Programs that use torch run in child processes of their own."""
 
 import json
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import clean_environment
 from tests.forkserver import Forks
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 
 
-@pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    servers = Forks(sys.executable, {**os.environ, "OMP_NUM_THREADS": "1"})
-    yield servers
-    servers.close()
-
-
 @pytest.fixture
-def run(needs_torch: None, forks: Forks, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def run(forks: Forks, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Runs a program after `from child import *` and returns what it gave to `report`. afresh: it begins without
     PyTorch."""
 
@@ -32,7 +24,7 @@ def run(needs_torch: None, forks: Forks, tmp_path: Path) -> Callable[..., dict[s
         script.write_text(f"import sys\nsys.path[:0] = [{str(HERE)!r}, {str(ROOT)!r}]\nfrom child import *\n{program}")
         server = forks.of(program)
         start = server.run_afresh if afresh else server.run
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
+        environment = {**clean_environment(), **more}
         done = start(script, environment=environment, cwd=tmp_path, timeout=timeout)
         assert done.code == 0, f"exit {done.code}\n{done.out[-3000:]}\n{done.err[-5000:]}"
         answer: dict[str, Any] = json.loads(done.out.strip().splitlines()[-1])

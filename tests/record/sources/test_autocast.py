@@ -1,13 +1,11 @@
 """Half copies of weights that autocast keeps until its context ends: by name, to the byte, and nothing else by it."""
 
 import json
-import os
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from cuptimem import cli
-from tests.forkserver import Forks
+from tests.conftest import Result
 
 pytestmark = pytest.mark.torch
 
@@ -39,12 +37,8 @@ print(2 * weights(first, second))
 
 
 @pytest.mark.parametrize("trains", [True, False])
-def test_what_autocast_caches(forks: Forks, tmp_path: Path, trains: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(trains=trains, steps=4))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = forks.of(program.read_text()).run(program, environment=environment, cwd=tmp_path)
+def test_what_autocast_caches(forked: Callable[..., Result], call: Callable[..., Result], trains: bool) -> None:
+    done = forked("-c", PROGRAM.format(trains=trains, steps=4))
     assert done.code == 0, done.err
-    assert cli.main(["account", str(tmp_path / "trace.cmem"), "--json"]) == 0
-    (account,) = json.loads(capsys.readouterr().out)["accounts"]
+    (account,) = json.loads(call("account", "trace.cmem", "--json").out)["accounts"]
     assert account["autocast cache"] == int(done.out)
