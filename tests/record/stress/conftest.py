@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path[:0] = [path for path in (str(HERE),) if path not in sys.path]
 
+from tests.conftest import clean_environment  # noqa: E402
 from tests.forkserver import Forks  # noqa: E402
 
 LONG = os.environ.get("CUPTIMEM_STRESS") == "long"
@@ -52,14 +53,15 @@ def _written(folder: Path, program: str) -> Path:
     return script
 
 
-def _environment(folder: Path | None = None) -> dict[str, str]:
+def _rings(folder: Path) -> str:
+    rings = folder / "rings"
+    rings.mkdir(exist_ok=True)
+    return str(rings)
+
+
+def _environment(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("CUPTIMEM", "PYTEST"))}
-    defaults = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    if folder is not None:
-        rings = folder / "rings"
-        rings.mkdir(exist_ok=True)
-        defaults["CUPTIMEM_RING_DIR"] = str(rings)
-    return {**kept, **defaults}
+    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "CUPTIMEM_RING_DIR": _rings(folder)}
 
 
 @pytest.fixture
@@ -106,21 +108,15 @@ def _answer(code: int, out: str, err: str) -> dict[str, Any]:
     return answer
 
 
-@pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    servers = Forks(sys.executable, _environment())
-    yield servers
-    servers.close()
-
-
 @pytest.fixture
-def forked(needs_torch: None, forks: Forks, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def forked(forks: Forks, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """As child, for a program that begins with PyTorch, in a fork of a process that has imported it."""
 
     def run(program: str, *arguments: object, timeout: float = 120) -> dict[str, Any]:
         script, most = _written(tmp_path, program), 1800 if LONG else timeout
         words = map(str, arguments)
-        done = forks.of(program).run(script, *words, environment=_environment(tmp_path), cwd=tmp_path, timeout=most)
+        environment = clean_environment() | {"CUPTIMEM_RING_DIR": _rings(tmp_path)}
+        done = forks.of(program).run(script, *words, environment=environment, cwd=tmp_path, timeout=most)
         return _answer(done.code, done.out, done.err)
 
     return run
