@@ -31,6 +31,8 @@ REPORTS = ("cuptimem.report.load", "cuptimem.output.text")
 # What a Python, the loader or PyTorch may look at before the program begins.
 TORCHS = ("PYTORCH_", "TORCH_")
 EARLY = ("LD_", "PYTHON", "OMP_", "MKL_", *TORCHS)
+# But these, which are read where they are first of use.
+LATE = ("PYTORCH_KERNEL_CACHE_PATH", "PYTORCH_NO_CUDA_MEMORY_CACHING", "TORCH_CUDNN_V8_API_DISABLED")
 
 
 # What `cuptimem run` asks for by its options.
@@ -203,4 +205,4 @@ def recorded(output: str, *options: str) -> dict[str, str]:
 
 
 def _early(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(EARLY)}
+    return {name: value for name, value in environment.items() if name.startswith(EARLY) and name not in LATE}
