@@ -27,6 +27,7 @@ class Makers:
         self._of_training: list[tuple[int, Line]] = []
         self._others: list[tuple[int, Line]] = []
         self._seen: dict[int, weakref.ref[Any]] = {}
+        self._of_data: dict[int, Line] = {}  # of a dataset, by id: its DataLoader's
         self.trainers: dict[str, Line] = {}
 
     def start(self) -> None:
@@ -49,7 +50,12 @@ class Makers:
         @functools.wraps(original)  # Lightning reads the signature of a loader
         def init(this: Any, *arguments: Any, **keywords: Any) -> None:
             original(this, *arguments, **keywords)
-            line = _maker(this)
+            line, data = maker(this), getattr(this, "dataset", None)
+            if data is not None and line is not None:
+                # One that a library puts in the place of the program's, as accelerate does, is written where that is.
+                own = is_programs(sys._getframe(1).f_code.co_filename)
+                line = self._of_data.setdefault(id(data), line) if not own else line
+                self._of_data[id(data)] = line
             if line is not None:
                 self._lines[id(this)] = weakref.ref(this), line
 
@@ -83,7 +89,7 @@ def note_trainers(lines: dict[str, Line]) -> None:
     def noting(trainer: str, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def make(this: Any, *arguments: Any, **keywords: Any) -> None:
-            line = _maker(this)
+            line = maker(this)
             if line is not None:
                 lines.setdefault(trainer, line)
             original(this, *arguments, **keywords)
@@ -97,7 +103,7 @@ def note_trainers(lines: dict[str, Line]) -> None:
                 patch(made, method, functools.partial(noting, trainer.name))
 
 
-def _maker(made: Any) -> Line | None:
+def maker(made: Any) -> Line | None:
     """The program's line that makes an object, outside of the object's own methods."""
     frame = sys._getframe(2)
     while frame is not None:

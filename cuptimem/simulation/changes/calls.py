@@ -16,10 +16,13 @@ from torch import nn
 from torch.utils import _pytree
 
 from cuptimem.simulation.changes.change import patch
+from cuptimem.simulation.makers import Line, maker
+from cuptimem.simulation.places import Place
 
 Around = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], AbstractContextManager[Any] | None]
 
 _modules: "weakref.WeakValueDictionary[int, nn.Module]" = weakref.WeakValueDictionary()  # by id, as they were made
+_lines: dict[int, tuple[weakref.ref[nn.Module], Line | None]] = {}  # by id: where it was made
 _around: list[Around] = []
 _prepare: list[Callable[[], None]] = []
 _state = {"depth": 0, "new": 0, "hooked": 0}  # new: modules since models were prepared last
@@ -35,6 +38,29 @@ def prepare(function: Callable[[], None]) -> None:
     """Calls it before an outermost call, once for all modules that were made until then."""
     _hook()
     _prepare.append(function)
+
+
+def note_makers() -> None:
+    """From now on, also where each module is made, or copied from another one."""
+    _hook()
+    patch(nn.Module, "__init__", _noting)
+    patch(nn.Module, "__setstate__", _noting)
+
+
+def made_at(module: nn.Module) -> Place | None:
+    made, line = _lines.get(id(module), (None, None))
+    if made is None or line is None or made() is not module:
+        return None
+    file, function, number = line
+    return file, number, function
+
+
+def _noting(original: Any) -> Any:
+    def note(self: nn.Module, *arguments: Any, **keywords: Any) -> None:
+        original(self, *arguments, **keywords)
+        _lines[id(self)] = weakref.ref(self), maker(self)
+
+    return note
 
 
 def models() -> list[nn.Module]:

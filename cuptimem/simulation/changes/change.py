@@ -35,7 +35,9 @@ class Change:
 
     def saw(self, elements: int) -> None:
         """It does something where the program is now."""
-        place = call_place(sys._getframe(1))
+        self.saw_at(call_place(sys._getframe(1)), elements)
+
+    def saw_at(self, place: Place | None, elements: int) -> None:
         if place is not None:
             self._weights[place] = self._weights.get(place, 0) + elements
 

@@ -13,7 +13,7 @@ from torch.optim.optimizer import Optimizer
 from cuptimem.simulation.changes import calls, parameters
 from cuptimem.simulation.changes.change import Change, patch
 from cuptimem.simulation.last_use import forget
-from cuptimem.simulation.places import is_programs, user_place
+from cuptimem.simulation.places import call_place, is_programs, user_place
 
 _MOVERS = ("/torch/nn/modules/module.py", "/torch/nn/parameter.py", "/torch/_tensor.py")
 _SHOWN = 2  # modules that are named
@@ -49,6 +49,7 @@ class Freeze(Change):
     def install(self) -> None:
         parameters.count()
         if self._chosen:
+            calls.note_makers()
             calls.prepare(self._freeze)
             calls.around(self._see)
             return
@@ -114,7 +115,8 @@ class Freeze(Change):
 
     def _see(self, module: nn.Module, arguments: Any, keywords: Any) -> None:
         if any(id(one) in self._frozen for one in module.parameters()):
-            self.saw(calls.elements(arguments, keywords))
+            # Where it is made is where the line is written; a module that was loaded whole has none.
+            self.saw_at(calls.made_at(module) or call_place(sys._getframe(1)), calls.elements(arguments, keywords))
 
 
 def _parts(module: nn.Module, is_trained: Any, name: str = "") -> Iterator[_Part]:

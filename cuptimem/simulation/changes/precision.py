@@ -66,6 +66,7 @@ class Autocast(Change):
         if trainer is not None and trainer.name in self._made and self.value == "bf16":
             self.write = trainer.write("autocast", is_made=True)
             file, function, line = self._made[trainer.name]
-            self._weights = {(file, line, function): 1}
+            self._weights.clear()
+            self.saw_at((file, line, function), 1)
         context: AbstractContextManager[Any] = torch.autocast(self.device, dtype)
         return context

@@ -47,10 +47,14 @@ loaders = [
     DataLoader(data, batch_size=None),
     DataLoader(data, batch_sampler=Odd()),
 ]
+library = {"DataLoader": DataLoader}
+exec(compile("def prepare(one): return DataLoader(one.dataset, 5)", "/x/site-packages/prepare.py", "exec"), library)
+own = DataLoader(data[:], 5)  # prepared
+prepared = library["prepare"](own)
 never = DataLoader(data, 3)
 with torch.no_grad():
     list(held_out)
-for one in loaders:
+for one in [*loaders, prepared]:
     list(one), list(one)
 """
 DRIVER = """
@@ -75,5 +79,6 @@ def test_lines(tmp_path: Path) -> None:
     assert loaders == [
         [4, [str(path), "<module>", lines["batches"]]],
         [2, [str(path), "<module>", lines["sampler"]]],
+        [5, [str(path), "<module>", lines["prepared"]]],
         [8, [str(path), "<module>", lines["held out"]]],
     ]
