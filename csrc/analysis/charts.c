@@ -308,7 +308,7 @@ static cm_chart_block drawn(const charts *t, const cm_block *block)
                             .bytes = block->size,
                             .begin_ns = birth(t, block),
                             .end_ns = -1,
-                            .contributor = block->origin,
+                            .contributor = cm_replay_origin(t->run->replay, block),
                             .step = step_or_none(t, block->step),
                             .end_step = -1};
 }
@@ -389,7 +389,7 @@ static void *create(const cm_run *run)
             s->device[d].reserved = run->replay->device[d].reserved;
         }
     }
-    if (fine && (t->spans == 0 || cm_amounts_add_live(&t->alive, &run->replay->blocks, -1)))
+    if (fine && (t->spans == 0 || cm_amounts_add_live(&t->alive, run->replay, -1)))
         return t;
     cm_part_charts.destroy(t);
     return NULL;

@@ -28,9 +28,8 @@ bool cm_contributors_add(cm_contributors *list, const cm_replay *replay, uint32_
     return true;
 }
 
-static int by_size(const void *left, const void *right)
+int cm_contributors_compare(const cm_contributor *a, const cm_contributor *b)
 {
-    const cm_contributor *a = left, *b = right;
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? 1 : -1;
     if (a->count != b->count)
@@ -48,6 +47,11 @@ static int by_size(const void *left, const void *right)
     if (a->module != b->module)
         return a->module > b->module ? 1 : -1;
     return a->saved_by < b->saved_by ? -1 : a->saved_by > b->saved_by;
+}
+
+static int by_size(const void *left, const void *right)
+{
+    return cm_contributors_compare(left, right);
 }
 
 void cm_contributors_sort(cm_contributor *contributor, size_t count)

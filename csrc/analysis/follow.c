@@ -91,7 +91,7 @@ static history *history_of(cm_follow *f, uint16_t device, int64_t before)
 
 static bool see_seeds(cm_follow *f)
 {
-    if (!cm_amounts_add_live(&f->live, &f->replay->blocks, -1))
+    if (!cm_amounts_add_live(&f->live, f->replay, -1))
         return false;
     for (size_t i = 0; i < f->replay->device_count; i++)
         if (history_of(f, (uint16_t)i, f->replay->device[i].live) == NULL)

@@ -191,11 +191,12 @@ static bool add_holding(layout *p, const cm_block *block, uint32_t number, size_
 {
     if (!cm_grow((void **)&p->holding, &p->holding_capacity, p->holdings + 1, sizeof *p->holding))
         return false;
-    p->holding[p->holdings++] = (holding){.stack = p->replay->origin[block->origin].stack,
-                                          .span = number,
-                                          .piece = at,
-                                          .bytes = first ? block->size : 0,
-                                          .count = first};
+    p->holding[p->holdings++] =
+        (holding){.stack = p->replay->origin[cm_replay_origin(p->replay, block)].stack,
+                  .span = number,
+                  .piece = at,
+                  .bytes = first ? block->size : 0,
+                  .count = first};
     return true;
 }
 

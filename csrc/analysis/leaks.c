@@ -293,7 +293,7 @@ static void see_filling(cm_leaks *l, uint64_t address)
     const cm_replay *replay = l->run->replay;
     for (size_t device = 0; device < replay->device_count && address != 0; device++) {
         const cm_block *block = cm_blocks_find(&replay->blocks, (uint16_t)device, address);
-        if (block != NULL)
+        if (block != NULL && !block->grouped)
             cm_track_filling(l->track, block);
     }
     if (address == 0)
@@ -408,9 +408,12 @@ static bool gather_ghosts(cm_leaks *l, const cm_loop *loop)
 
 static int64_t older_than(const cm_leaks *l, const cm_loop *loop)
 {
-    const cm_blocks *blocks = &l->run->replay->blocks;
+    const cm_cohorts *c = l->run->replay->cohorts;
+    const cm_block *block;
     int64_t bytes = 0;
-    for (const cm_block *block = NULL; (block = cm_blocks_next(blocks, block)) != NULL;)
+    for (size_t i = 0; i < c->count; i++)
+        bytes += c->cohort[i].size * (int64_t)c->cohort[i].count;
+    for (size_t at = 0; (block = cm_replay_next_loose(l->run->replay, &at)) != NULL;)
         if (block->step < (int64_t)loop->global[0])
             bytes += block->size;
     return bytes;
@@ -419,14 +422,14 @@ static int64_t older_than(const cm_leaks *l, const cm_loop *loop)
 /* What each group has at the end of the recording. */
 static bool count_alive(cm_leaks *l)
 {
-    const cm_blocks *blocks = &l->run->replay->blocks;
     for (uint32_t i = 0; i < l->loops->count; i++) {
+        const cm_block *block;
         const cm_loop *loop = &l->loops->loop[i];
         cm_track_group *g;
         if (!is_over(loop) || cm_loops_trains(l->loops, loop))
             continue;
         l->loop[i].older_left = older_than(l, loop);
-        for (const cm_block *block = NULL; (block = cm_blocks_next(blocks, block)) != NULL;) {
+        for (size_t at = 0; (block = cm_replay_next_loose(l->run->replay, &at)) != NULL;) {
             if (block->step < (int64_t)loop->global[0])
                 continue;
             if (!cm_track_find(l->track, block, i, &g))
@@ -448,7 +451,8 @@ static bool gather(cm_leaks *l, const cm_loop *loop)
     uint32_t number = (uint32_t)(loop - l->loops->loop);
     const cm_replay *replay = l->run->replay;
     cm_leaks_loop *here = &l->loop[number];
-    for (const cm_block *block = NULL; (block = cm_blocks_next(&replay->blocks, block)) != NULL;) {
+    const cm_block *block;
+    for (size_t at = 0; (block = cm_replay_next_loose(replay, &at)) != NULL;) {
         uint32_t step;
         if (cm_loops_find(l->loops, block->step, &step) != loop)
             continue;

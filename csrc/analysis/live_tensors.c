@@ -17,7 +17,9 @@ static int by_size(const void *left, const void *right)
         return a->category > b->category ? 1 : -1;
     if (a->text != b->text)
         return a->text > b->text ? 1 : -1;
-    return a->stack < b->stack ? -1 : a->stack > b->stack;
+    if (a->stack != b->stack)
+        return a->stack > b->stack ? 1 : -1;
+    return a->module < b->module ? -1 : a->module > b->module;
 }
 
 void cm_live_tensors_sort(cm_tensor *tensors, size_t count)
@@ -28,7 +30,8 @@ void cm_live_tensors_sort(cm_tensor *tensors, size_t count)
 bool cm_live_tensors_take(const cm_replay *replay, uint16_t device, cm_tensor **out, size_t *count)
 {
     size_t capacity = 0;
-    for (const cm_block *block = NULL; (block = cm_blocks_next(&replay->blocks, block)) != NULL;) {
+    const cm_block *block;
+    for (size_t at = 0; (block = cm_replay_next_loose(replay, &at)) != NULL;) {
         const cm_label *label = block->device == device ? cm_replay_label(replay, block) : NULL;
         if (label == NULL)
             continue;

@@ -53,7 +53,7 @@ static bool add(lives *l, const cm_block *block, int64_t birth)
     if (!cm_grow((void **)&d->life, &d->capacity, d->count + 1, sizeof *d->life) ||
         !cm_grow((void **)&d->origin, &d->origin_capacity, d->count + 1, sizeof *d->origin))
         return false;
-    d->origin[d->count] = block->origin;
+    d->origin[d->count] = cm_replay_origin(l->run->replay, block);
     d->life[d->count] = (cm_life){.address = block->address,
                                   .birth = birth,
                                   .end = -1,
@@ -65,9 +65,9 @@ static bool add(lives *l, const cm_block *block, int64_t birth)
 }
 
 /* What is known of a block grows until its end. */
-static void describe(device *d, size_t index, const cm_block *block)
+static void describe(const lives *l, device *d, size_t index, const cm_block *block)
 {
-    d->origin[index] = block->origin;
+    d->origin[index] = cm_replay_origin(l->run->replay, block);
     d->life[index].requested = block->size - cm_block_slack(block);
 }
 
@@ -113,14 +113,14 @@ static bool change(void *part, const cm_change *c)
             d->life[last].bytes != c->block.size)
             return add(l, &c->block, d->position);
         d->life[last].end = -1; /* a correction of what is known, no end */
-        describe(d, (size_t)last, &c->block);
+        describe(l, d, (size_t)last, &c->block);
         return cm_idmap_put(&d->of, key(c->block.address), (uint32_t)last);
     }
     d->last = -1;
     if (!cm_idmap_get(&d->of, key(c->block.address), &index))
         return true;
     cm_idmap_remove(&d->of, key(c->block.address));
-    describe(d, index, &c->block);
+    describe(l, d, index, &c->block);
     d->life[index].end = d->position;
     d->life[index].end_step = l->run->replay->step;
     d->last = c->event ? -1 : (int64_t)index;
@@ -270,7 +270,7 @@ static bool put(lives *l, size_t number, cm_lives *out)
                 ? cm_blocks_find(&replay->blocks, (uint16_t)number, d->life[i].address)
                 : NULL;
         if (block != NULL)
-            describe(d, i, block);
+            describe(l, d, i, block);
     }
     if (!end_stretch(l, d, replay->device[number].live, replay->step))
         return false;

@@ -44,7 +44,7 @@ static bool take_contributors(const cm_replay *replay, uint16_t device, cm_oom *
 {
     cm_amounts alive = {0};
     cm_contributors list = {0};
-    bool fine = cm_amounts_add_live(&alive, &replay->blocks, device);
+    bool fine = cm_amounts_add_live(&alive, replay, device);
     for (uint32_t i = 0; fine && i < alive.capacity && i < replay->origin_count; i++)
         fine = alive.of[i].count == 0 || cm_contributors_add(&list, replay, i, alive.of[i]);
     free(alive.of);

@@ -157,6 +157,42 @@ static bool change(void *part, const cm_change *c)
     return true;
 }
 
+typedef struct beginning {
+    cm_contributor is;
+    uint32_t origin;
+} beginning;
+
+static int by_contributor(const void *left, const void *right)
+{
+    return cm_contributors_compare(&((const beginning *)left)->is, &((const beginning *)right)->is);
+}
+
+/* What is alive at the window's begin. Of equal ones the first touched are a step's largest, so
+ * they come in an order of their own: numbers of origins depend on the windows read before. */
+static bool begin_shares(peak *p)
+{
+    const cm_replay *replay = p->run->replay;
+    cm_amounts alive = {0};
+    beginning *all = calloc(replay->origin_count + 1, sizeof *all);
+    size_t count = 0;
+    bool fine = all != NULL && cm_amounts_add_live(&alive, replay, -1);
+    for (uint32_t i = 0; fine && i < alive.capacity && i < replay->origin_count; i++)
+        if (alive.of[i].count > 0)
+            all[count++] = (beginning){cm_contributor_of(replay, i, alive.of[i]), i};
+    if (p->run->steps->kind != 0)
+        cm_sort(all, count, sizeof *all, by_contributor);
+    for (size_t i = 0; fine && i < count; i++) {
+        uint32_t origin = all[i].origin;
+        share *s = touch(p, &p->device[replay->origin[origin].device], origin);
+        fine = s != NULL;
+        if (fine)
+            s->now = alive.of[origin];
+    }
+    free(all);
+    free(alive.of);
+    return fine;
+}
+
 static void *create(const cm_run *run)
 {
     peak *p = calloc(1, sizeof *p);
@@ -167,17 +203,7 @@ static void *create(const cm_run *run)
     p->step = -1;
     p->step_number = 1;
     p->step_begin_ns = run->begin_ns;
-    bool fine = know_devices(p);
-    for (const cm_block *block = NULL;
-         fine && (block = cm_blocks_next(&run->replay->blocks, block)) != NULL;) {
-        share *s = touch(p, &p->device[block->device], block->origin);
-        fine = s != NULL;
-        if (fine) {
-            s->now.bytes += block->size;
-            s->now.count++;
-        }
-    }
-    if (!fine) {
+    if (!know_devices(p) || !begin_shares(p)) {
         cm_part_peak.destroy(p);
         return NULL;
     }

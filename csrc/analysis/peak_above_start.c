@@ -89,8 +89,9 @@ static bool list_blocks(const above *a, cm_analysis *out)
 {
     const cm_replay *replay = a->run->replay;
     size_t capacity = 0;
-    for (const cm_block *b = NULL; out->kept_block_count < CM_KEPT_BLOCKS &&
-                                   (b = cm_blocks_next(&replay->blocks, b)) != NULL;) {
+    const cm_block *b;
+    for (size_t at = 0; out->kept_block_count < CM_KEPT_BLOCKS &&
+                        (b = cm_replay_next_loose(replay, &at)) != NULL;) {
         if (!b->made)
             continue;
         if (!cm_grow((void **)&out->kept_blocks, &capacity, out->kept_block_count + 1,

@@ -114,7 +114,7 @@ static void fill_block(const cm_stream *s, cm_item *item, const cm_block *block)
     item->address = block->address;
     item->bytes = block->size;
     item->step = step_of(s, block->step);
-    item->origin = block->origin;
+    item->origin = cm_replay_origin(s->window.replay, block);
     item->slack = cm_block_slack(block);
     item->device = (int16_t)block->device;
 }

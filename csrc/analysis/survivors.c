@@ -4,6 +4,7 @@
 
 #include "../base/grow.h"
 #include "../base/idmap.h"
+#include "../heap/snapshot.h"
 #include "parts.h"
 
 typedef struct survivors {
@@ -31,47 +32,70 @@ static int by_size(const void *left, const void *right)
     return a->stack < b->stack ? -1 : a->stack > b->stack;
 }
 
+typedef struct gathered {
+    const cm_replay *replay;
+    cm_survivor *found;
+    size_t count, capacity;
+    cm_idmap index;  /* device, stack -> index of found */
+    uint32_t *known; /* the same + 1, by origin */
+} gathered;
+
+/* Blocks of one origin and step. */
+static bool add(gathered *g, uint32_t origin, int64_t step, cm_amount more)
+{
+    const cm_origin *o = &g->replay->origin[origin];
+    uint32_t at = g->known[origin] - 1;
+    uint64_t key = (uint64_t)o->device << 32 | o->stack;
+    if (at == UINT32_MAX && !cm_idmap_get(&g->index, key, &at)) {
+        at = (uint32_t)g->count;
+        if (!cm_grow((void **)&g->found, &g->capacity, g->count + 1, sizeof *g->found) ||
+            !cm_idmap_put(&g->index, key, at))
+            return false;
+        g->found[g->count++] = (cm_survivor){
+            .device = o->device, .stack = o->stack, .first_step = step, .last_step = step};
+    }
+    g->known[origin] = at + 1;
+    cm_survivor *s = &g->found[at];
+    s->bytes += more.bytes;
+    s->count += more.count;
+    if (step < s->first_step)
+        s->first_step = step;
+    if (step > s->last_step)
+        s->last_step = step;
+    return true;
+}
+
+static bool add_all(gathered *g)
+{
+    const cm_cohorts *c = g->replay->cohorts;
+    const cm_block *block;
+    for (size_t i = 0; i < c->count; i++) {
+        const cm_cohort *of = &c->cohort[i];
+        const cm_amount all = {of->size * (int64_t)of->count, of->count};
+        if (of->count > 0 && !add(g, of->origin, -1, all))
+            return false;
+    }
+    for (size_t at = 0; (block = cm_replay_next_loose(g->replay, &at)) != NULL;)
+        if (!add(g, block->origin, block->step, (cm_amount){block->size, 1}))
+            return false;
+    return true;
+}
+
 /* *out is NULL when nothing is alive. */
 static bool gather(const cm_replay *replay, cm_survivor **out, size_t *count)
 {
-    cm_survivor *found = NULL;
-    size_t capacity = 0;
-    cm_idmap index = {0}; /* device, stack -> index of found */
-    uint32_t *known = calloc(replay->origin_count + 1, sizeof *known); /* the same + 1, by origin */
-    bool fine = known != NULL;
-    *count = 0;
-    for (const cm_block *block = NULL;
-         fine && (block = cm_blocks_next(&replay->blocks, block)) != NULL;) {
-        uint32_t at = known[block->origin] - 1, stack = replay->origin[block->origin].stack;
-        uint64_t key = (uint64_t)block->device << 32 | stack;
-        if (at == UINT32_MAX && !cm_idmap_get(&index, key, &at)) {
-            at = (uint32_t)*count;
-            fine = cm_grow((void **)&found, &capacity, *count + 1, sizeof *found) &&
-                   cm_idmap_put(&index, key, at);
-            if (!fine)
-                break;
-            found[(*count)++] = (cm_survivor){.device = block->device,
-                                              .stack = stack,
-                                              .first_step = block->step,
-                                              .last_step = block->step};
-        }
-        known[block->origin] = at + 1;
-        cm_survivor *s = &found[at];
-        s->bytes += block->size;
-        s->count++;
-        if (block->step < s->first_step)
-            s->first_step = block->step;
-        if (block->step > s->last_step)
-            s->last_step = block->step;
-    }
-    cm_idmap_clear(&index);
-    free(known);
+    gathered g = {.replay = replay};
+    g.known = calloc(replay->origin_count + 1, sizeof *g.known);
+    bool fine = g.known != NULL && add_all(&g);
+    cm_idmap_clear(&g.index);
+    free(g.known);
     if (!fine) {
-        free(found);
+        free(g.found);
         return false;
     }
-    cm_sort(found, *count, sizeof *found, by_size);
-    *out = found;
+    cm_sort(g.found, g.count, sizeof *g.found, by_size);
+    *out = g.found;
+    *count = g.count;
     return true;
 }
 

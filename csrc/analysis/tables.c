@@ -22,7 +22,7 @@ static bool is_wanted(const tables *t, cm_contents_kind kind)
 static bool add_live(tables *t, cm_contents_kind kind)
 {
     return !is_wanted(t, kind) ||
-           cm_amounts_add_live(&t->table[kind].of_origin, &t->run->replay->blocks, -1);
+           cm_amounts_add_live(&t->table[kind].of_origin, t->run->replay, -1);
 }
 
 static void *create(const cm_run *run)

@@ -88,7 +88,8 @@ static void *create(const cm_run *run)
     t->run = run;
     for (size_t i = 0; i < replay->device_count; i++)
         t->device[i].most_at = replay->position;
-    for (const cm_block *block = NULL; (block = cm_blocks_next(&replay->blocks, block)) != NULL;) {
+    const cm_block *block;
+    for (size_t at = 0; (block = cm_replay_next_loose(replay, &at)) != NULL;) {
         const cm_label *label = cm_replay_label(replay, block);
         if (label != NULL && !add_live(t, block, label)) {
             cm_part_tensors.destroy(t);

@@ -11,13 +11,14 @@
 typedef struct cm_block {
     uint64_t address;
     int64_t size;
-    uint32_t origin;   /* cm_origin: its contributor */
+    uint32_t origin;   /* cm_origin: its contributor; grouped: its cohort (cohorts.h) */
     int32_t step;      /* of birth; -1 before the first */
     uint16_t device;   /* number of the device in the replay */
     bool alive : 1;    /* false: an empty slot */
     bool direct : 1;   /* CM_EVF_DIRECT */
     bool made : 1;     /* in the window; false: before it */
     bool labelled : 1; /* the replay has a label for it */
+    bool grouped : 1;
     uint8_t slack_high : 7;
     uint32_t slack_low;
 } cm_block;
@@ -51,7 +52,7 @@ void cm_blocks_clear(cm_blocks *blocks);
 bool cm_blocks_copy(cm_blocks *copy,
                     const cm_blocks *blocks); /* false: out of memory, it is empty */
 const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_t address);
-/* Only its slack, origin and label may be changed. */
+/* Only its slack, origin, cohort and label may be changed. */
 cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address);
 /* The slot of (device, address): of the live block there, or empty and with room for one. NULL: out
  * of memory. */

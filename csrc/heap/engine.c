@@ -540,10 +540,8 @@ bool cm_engine_open(cm_engine *g, const cm_window_options *options, const char *
     if (opened == NOT_THERE)
         return false;
     bool fine = opened == FOUND;
-    if (fine) {
-        cm_replay_begin(g->base.replay);
-        fine = scan_window(&o);
-    }
+    if (fine)
+        fine = cm_replay_begin(g->base.replay) ? scan_window(&o) : out_of_memory(&o);
     /* A window that is not over will be opened again, too. */
     drop_over(g);
     if (fine && options->window != 0 && (!g->plan.closed || options->again) &&

@@ -212,7 +212,7 @@ static bool emit_segment(extractor *x, const cm_segment *segment)
 
 static bool emit_block(extractor *x, const cm_block *block, bool first, bool last)
 {
-    const cm_origin *o = &x->replay->origin[block->origin];
+    const cm_origin *o = &x->replay->origin[cm_replay_origin(x->replay, block)];
     const cm_device *d = &x->replay->device[block->device];
     cm_event e = {.kind = CM_EV_ALLOC,
                   .address = block->address,
@@ -313,7 +313,7 @@ static bool emit_blocks(extractor *x)
         const cm_block *block = &blocks->slot[i];
         if (!block->alive)
             continue;
-        const cm_origin *o = &x->replay->origin[block->origin];
+        const cm_origin *o = &x->replay->origin[cm_replay_origin(x->replay, block)];
         order[count++] = (entry){phase_rank(o->phase), o->own,         o->stack, o->name, o->charge,
                                  block->device,        block->address, i};
     }

@@ -13,6 +13,7 @@ void cm_fate_list_clear(cm_fate_list *list)
     free(list->of);
     cm_idmap_clear(&list->labels);
     free(list->label);
+    free(list->single);
     cm_purposes_clear(&list->purposes);
 }
 
@@ -102,12 +103,11 @@ cm_category cm_fate_hooked(uint8_t byte)
                                    : CM_CATEGORY_UNKNOWN;
 }
 
-cm_fate cm_fate_list_next(cm_fate_list *list, uint32_t stack, int64_t size)
+static inline cm_fate fate_of(const cm_fate_list *list, size_t birth, uint32_t stack, int64_t size)
 {
     uint32_t at;
-    if (list->next >= list->births)
+    if (birth >= list->births)
         return (cm_fate){0};
-    size_t birth = list->next++;
     uint8_t byte = list->of[birth];
     if (byte >= CM_FATE_ALIVE_HOOKED)
         return (cm_fate){0};
@@ -127,4 +127,17 @@ cm_fate cm_fate_list_next(cm_fate_list *list, uint32_t stack, int64_t size)
         fate.category = cm_fate_category(fate.label, fate.category);
     }
     return fate;
+}
+
+cm_fate cm_fate_list_at(const cm_fate_list *list, size_t birth, uint32_t stack, int64_t size)
+{
+    return fate_of(list, birth, stack, size);
+}
+
+cm_fate cm_fate_list_next(cm_fate_list *list, uint32_t stack, int64_t size)
+{
+    for (; list->passed < list->singles && list->single[list->passed].birth == list->next;
+         list->passed++)
+        list->next++;
+    return fate_of(list, list->next++, stack, size);
 }

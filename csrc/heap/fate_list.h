@@ -31,6 +31,13 @@ typedef struct cm_fate {
     uint32_t saved_by;     /* name id, 0 = unknown */
 } cm_fate;
 
+/* A block of a cohort with a fate of its own: a record of the window ends or labels it. */
+typedef struct cm_fate_single {
+    uint64_t address;
+    uint32_t birth;
+    uint16_t device;
+} cm_fate_single;
+
 /* All zero is empty. */
 typedef struct cm_fate_list {
     uint8_t *of; /* by birth */
@@ -41,6 +48,8 @@ typedef struct cm_fate_list {
     cm_label *label;
     size_t label_count, label_capacity;
     cm_purposes purposes;
+    cm_fate_single *single;                  /* births rise */
+    size_t singles, single_capacity, passed; /* passed by next */
 } cm_fate_list;
 
 void cm_fate_list_clear(cm_fate_list *list);
@@ -54,8 +63,11 @@ int64_t cm_fate_list_label(cm_fate_list *list, const cm_label *label);
 bool cm_fate_list_name(void *list, uint32_t birth, uint32_t label); /* false: out of memory */
 bool cm_fate_list_lives(void *list, uint32_t birth);
 
-/* First of the blocks alive at the opening, in the order of replay->blocks, then of each birth of
- * the window. stack: its own. Unknown after the last one. */
+/* The fate of that birth. First come those from before the window: the cohorts by number, each as
+ * one birth, then the loose blocks in their order. Those of single blocks are among the window's.
+ * stack: its own. Unknown after the last one. */
+cm_fate cm_fate_list_at(const cm_fate_list *list, size_t birth, uint32_t stack, int64_t size);
+/* Of each birth of the window, in turn. */
 cm_fate cm_fate_list_next(cm_fate_list *list, uint32_t stack, int64_t size);
 /* Whether an alive birth's byte is that of a label by no walk, which needs no more. */
 static inline bool cm_fate_is_hooked(uint8_t byte)

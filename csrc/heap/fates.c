@@ -37,17 +37,26 @@ static cm_fate_life *add_live(cm_fates *f, uint64_t key)
     return l;
 }
 
+static uint32_t known_stack(const cm_fates *f, uint32_t stack)
+{
+    bool known = stack < (uint64_t)CM_STACK_FIRST + cm_reader_stack_count(f->replay->reader);
+    return known ? stack : CM_STACK_NONE;
+}
+
 /* Notes the stack of a block for which siblings count. It is late if its stack comes after the
  * forward in most steps: of the inputs of a recurrent network only the first comes before it.
  * false: out of memory. */
 static bool note_stack(cm_fates *f, cm_fate_life *l, uint32_t stack)
 {
-    bool known = stack < (uint64_t)CM_STACK_FIRST + cm_reader_stack_count(f->replay->reader);
-    l->stack = known ? stack : CM_STACK_NONE;
+    l->stack = known_stack(f, stack);
     if (!cm_fates_has_siblings(l))
         return true;
     bool late = f->recorded > 0 && f->recorded >= f->cycle;
-    cm_birth birth = {f->turn, f->passes + f->updates, l->data ? 0 : l->size, late};
+    cm_birth birth = {.turn = f->turn,
+                      .cycle = f->passes + f->updates,
+                      .count = 1,
+                      .size = l->data ? 0 : l->size,
+                      .late = late};
     if (!cm_purposes_born(&f->list.purposes, l->stack, &birth))
         return false;
     l->visit = birth.visit;
@@ -169,6 +178,82 @@ static inline void see_device(cm_fates *f, const cm_event *e)
         see_cuda(f, e->device_index);
 }
 
+/* --- blocks from before the window ---------------------------------------------------------- */
+
+static cm_fate_made made_before(const cm_origin *o)
+{
+    switch ((cm_phase)o->phase) {
+    case CM_PHASE_FORWARD:
+        return CM_MADE_FORWARD;
+    case CM_PHASE_BACKWARD:
+        return CM_MADE_BACKWARD;
+    case CM_PHASE_OPTIMIZER:
+        return CM_MADE_OPTIMIZER;
+    case CM_PHASE_BEFORE_START:
+        return CM_MADE_BEFORE;
+    default:
+        return CM_MADE_ELSEWHERE;
+    }
+}
+
+/* Its life so far: that before the window does not count. */
+static cm_fate_life inherited(cm_fates *f, uint32_t origin, int64_t size)
+{
+    const cm_origin *o = &f->replay->origin[origin];
+    cm_fate_life *l = &f->inherited[origin];
+    if (!l->inherited) {
+        *l = (cm_fate_life){.stack = known_stack(f, o->own),
+                            .made = (uint8_t)made_before(o),
+                            .turn = 1,
+                            .visit = 1,
+                            .setup = true,
+                            .inherited = true};
+        note_place(l, f->replay->attribution, o->own);
+    }
+    cm_fate_life copy = *l;
+    copy.size = size;
+    return copy;
+}
+
+/* A block of a cohort that the window's records name, if it is one: from now on it has a life of
+ * its own. */
+static CM_OWN_FRAME cm_fate_life *single_out(cm_fates *f, int device, uint64_t address,
+                                             uint64_t key)
+{
+    const cm_block *block =
+        device < 0 ? NULL : cm_blocks_find(&f->replay->blocks, (uint16_t)device, address);
+    uint64_t known = key & (UINT64_MAX >> 1);
+    if (block == NULL || !block->grouped || cm_idmap_get(&f->singled, known, &(uint32_t){0}))
+        return NULL;
+    cm_fate_list *list = &f->list;
+    cm_fate_life *l = cm_fates_reserve(f, key);
+    f->failed |= l == NULL || !cm_fate_list_add(list) || !cm_idmap_put(&f->singled, known, 0) ||
+                 !cm_grow((void **)&list->single, &list->single_capacity, list->singles + 1,
+                          sizeof *list->single);
+    if (f->failed)
+        return NULL;
+    *l = inherited(f, cm_replay_origin(f->replay, block), block->size);
+    l->key = key;
+    l->birth = (uint32_t)list->births - 1;
+    list->single[list->singles++] = (cm_fate_single){address, l->birth, (uint16_t)device};
+    f->singles[block->origin]++;
+    f->grouped--;
+    f->alive++;
+    return l;
+}
+
+/* The live block there. */
+static inline cm_fate_life *find_live(cm_fates *f, uint8_t type, int8_t index, uint64_t address)
+{
+    uint64_t key = key_of(type, index, address);
+    cm_fate_life *l = cm_fates_find(f, key);
+    return l != NULL || f->grouped == 0
+               ? l
+               : single_out(f, cm_replay_find_device(f->replay, type, index), address, key);
+}
+
+/* --- births and ends ------------------------------------------------------------------------ */
+
 static CM_OWN_FRAME bool see_alloc(cm_fates *f, const cm_record *record, cm_fate_thread *t)
 {
     const cm_event *e = &record->event;
@@ -183,6 +268,8 @@ static CM_OWN_FRAME bool see_alloc(cm_fates *f, const cm_record *record, cm_fate
         see_running(f, e->stack, t->number);
     }
     uint64_t key = key_of(e->device_type, e->device_index, e->address);
+    if (f->grouped > 0 && cm_cohorts_may_have(f->replay->cohorts, e->address))
+        find_live(f, e->device_type, e->device_index, e->address); /* its life ends */
     cm_fate_life *l = add_live(f, key);
     if (l == NULL)
         return false;
@@ -203,7 +290,8 @@ static CM_OWN_FRAME bool see_seed(cm_fates *f, uint64_t position, const cm_event
 {
     uint64_t key = key_of(e->device_type, e->device_index, e->address);
     see_device(f, e);
-    if (position < f->replay->seeded || !is_born(e) || cm_fates_find(f, key) != NULL)
+    if (position < f->replay->seeded || !is_born(e) ||
+        find_live(f, e->device_type, e->device_index, e->address) != NULL)
         return true;
     cm_fate_life *l = add_live(f, key);
     if (l != NULL)
@@ -212,11 +300,11 @@ static CM_OWN_FRAME bool see_seed(cm_fates *f, uint64_t position, const cm_event
 }
 
 /* On CUDA also if the event does not name the device. */
-static cm_fate_life *find_block(const cm_fates *f, const cm_event *e)
+static cm_fate_life *find_block(cm_fates *f, const cm_event *e)
 {
-    cm_fate_life *l = cm_fates_find(f, key_of(e->device_type, e->device_index, e->address));
+    cm_fate_life *l = find_live(f, e->device_type, e->device_index, e->address);
     for (size_t i = 0; l == NULL && e->device_type == CM_DEVICE_CUDA && i < f->cudas; i++)
-        l = cm_fates_find(f, key_of(e->device_type, f->cuda[i], e->address));
+        l = find_live(f, e->device_type, f->cuda[i], e->address);
     return l;
 }
 
@@ -297,37 +385,46 @@ static bool end_pass(cm_fates *f)
 
 /* --- the first reading ---------------------------------------------------------------------- */
 
-static cm_fate_made made_before(const cm_origin *o)
+static bool inherit(cm_fates *f, const cm_fate_life *l, uint64_t count)
 {
-    switch ((cm_phase)o->phase) {
-    case CM_PHASE_FORWARD:
-        return CM_MADE_FORWARD;
-    case CM_PHASE_BACKWARD:
-        return CM_MADE_BACKWARD;
-    case CM_PHASE_OPTIMIZER:
-        return CM_MADE_OPTIMIZER;
-    case CM_PHASE_BEFORE_START:
-        return CM_MADE_BEFORE;
-    default:
-        return CM_MADE_ELSEWHERE;
-    }
+    return !cm_fates_has_siblings(l) ||
+           cm_purposes_inherit(&f->list.purposes, l->stack, l->data ? 0 : l->size, (uint32_t)count);
 }
 
-static bool inherit(cm_fates *f, const cm_block *block)
+static bool inherit_cohorts(cm_fates *f)
 {
-    const cm_origin *o = &f->replay->origin[block->origin];
+    const cm_cohorts *c = f->replay->cohorts;
+    f->singles = calloc(c->count + 1, sizeof *f->singles);
+    f->inherited = calloc(f->replay->origin_count + 1, sizeof *f->inherited);
+    if (f->singles == NULL || f->inherited == NULL)
+        return false;
+    for (size_t i = 0; i < c->count; i++) {
+        const cm_cohort *of = &c->cohort[i];
+        if (!cm_fate_list_add(&f->list))
+            return false;
+        if (of->count == 0)
+            continue;
+        const cm_fate_life l = inherited(f, of->origin, of->size);
+        if (!inherit(f, &l, of->count))
+            return false;
+        f->grouped += of->count;
+    }
+    return true;
+}
+
+static bool inherit_loose(cm_fates *f, const cm_block *block)
+{
     const cm_device *d = &f->replay->device[block->device];
-    cm_event e = {.device_type = d->type, .device_index = d->index};
-    see_device(f, &e);
-    cm_fate_life *l = add_live(f, key_of(d->type, d->index, block->address));
     const cm_label *label = cm_replay_label(f->replay, block);
+    uint64_t key = key_of(d->type, d->index, block->address);
+    cm_fate_life *l = add_live(f, key);
     if (l == NULL)
         return false;
-    l->made = (uint8_t)made_before(o);
-    l->size = block->size;
-    l->inherited = true;
-    note_place(l, f->replay->attribution, o->own);
-    if (!note_stack(f, l, o->own))
+    uint32_t birth = l->birth;
+    *l = inherited(f, block->origin, block->size);
+    l->key = key;
+    l->birth = birth;
+    if (!inherit(f, l, 1))
         return false;
     if (label == NULL)
         return true;
@@ -340,14 +437,20 @@ static bool inherit(cm_fates *f, const cm_block *block)
 cm_fates *cm_fates_begin(const cm_replay *replay)
 {
     cm_fates *f = calloc(1, sizeof *f);
+    size_t at = 0;
     if (f == NULL)
         return NULL;
     f->replay = replay;
     f->turn = 1;
     f->walked = replay->labelled;
-    bool fine = cm_fates_make_room(f, replay->blocks.count);
-    for (const cm_block *b = NULL; fine && (b = cm_blocks_next(&replay->blocks, b)) != NULL;)
-        fine = inherit(f, b);
+    for (size_t i = 0; i < replay->device_count; i++) {
+        const cm_device *d = &replay->device[i];
+        see_device(f, &(cm_event){.device_type = d->type, .device_index = d->index});
+    }
+    bool fine = inherit_cohorts(f);
+    for (const cm_block *b; fine && (b = cm_replay_next_loose(replay, &at)) != NULL;)
+        fine = inherit_loose(f, b);
+    f->list.next = f->list.births;
     if (fine)
         return f;
     cm_fates_free(f);
@@ -359,6 +462,9 @@ void cm_fates_free(cm_fates *f)
     if (f == NULL)
         return;
     free(f->slot);
+    free(f->singles);
+    free(f->inherited);
+    cm_idmap_clear(&f->singled);
     cm_idmap_clear(&f->threads);
     free(f->thread);
     free(f->last_forward);
@@ -474,12 +580,31 @@ bool cm_fates_apply(cm_fates *f, uint64_t position, const cm_record *record)
     }
 }
 
+static void end_cohorts(cm_fates *f)
+{
+    const cm_cohorts *c = f->replay->cohorts;
+    for (size_t i = 0; i < c->count; i++) {
+        const cm_cohort *of = &c->cohort[i];
+        uint64_t left = of->count - f->singles[i];
+        if (left == 0)
+            continue;
+        const cm_device *d = &f->replay->device[f->replay->origin[of->origin].device];
+        cm_fate_life l = inherited(f, of->origin, of->size);
+        l.birth = (uint32_t)i;
+        l.key = key_of(d->type, d->index, 0);
+        cm_fates_end_cohort(f, &l, (uint32_t)left);
+    }
+}
+
 bool cm_fates_end(cm_fates *f)
 {
     bool fine = f->unnamed.count == 0 || end_pass(f); /* a pass that did not return */
+    fine = fine && !f->failed;
     for (size_t i = 0; fine && i < f->slots; i++)
         if (f->slot[i].key != 0)
             cm_fates_end_life(f, &f->slot[i], false, NULL);
+    if (fine)
+        end_cohorts(f);
     free(f->slot);
     f->slot = NULL;
     f->slots = f->alive = 0;

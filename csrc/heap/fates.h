@@ -1,7 +1,8 @@
 /* The fate of each block of a window: its category, its label, and the node that saved it. The
  * first reading of the window's records finds the fates; the second, the replay, gets them in the
- * order of births. One byte for each allocation, 56 for each live block,
- * 88 for each stack, 4 for each backward pass and update.
+ * order of births. One byte for each allocation, 72 for each live block that the window's records
+ * name, 88 for each stack, 4 for each backward pass and update; what else the window inherits is
+ * judged by cohort (cohorts.h).
  *
  * A label decides (CM_EV_LABEL): of a walk, or of a hook that saw a workspace handed to cuBLAS or
  * cuDNN. Otherwise the place of birth and the lifetime decide:

@@ -217,14 +217,14 @@ bool cm_fates_has_siblings(const cm_fate_life *l)
     return l->made == CM_MADE_ELSEWHERE || l->made == CM_MADE_FORWARD;
 }
 
-void cm_fates_end_life(cm_fates *f, const cm_fate_life *l, bool gone,
-                       const cm_fate_thread *freed_by)
+static void end_lives(cm_fates *f, const cm_fate_life *l, bool gone, const cm_fate_thread *freed_by,
+                      uint32_t count)
 {
     cm_category hooked = cm_fate_hooked(f->list.of[l->birth]);
     verdict v = hooked != 0 ? decided(hooked) : judge(f, l, gone);
     uint8_t fate = (uint8_t)(v.category | (v.open ? CM_FATE_OPEN : 0));
     if (hooked == 0 && cm_fates_has_siblings(l) && (!v.open || v.category == CM_CATEGORY_KEPT))
-        cm_purposes_vote(&f->list.purposes, l->stack, l->size, v.category);
+        cm_purposes_vote(&f->list.purposes, l->stack, l->size, v.category, count);
     if (f->list.of[l->birth] == CM_FATE_ALIVE_LABELLED)
         fate |= CM_FATE_LABELLED;
     else if (v.category == CM_CATEGORY_ACTIVATION)
@@ -232,4 +232,15 @@ void cm_fates_end_life(cm_fates *f, const cm_fate_life *l, bool gone,
     if (l->node != 0)
         cm_idmap_remove(&f->ended, l->node);
     f->list.of[l->birth] = fate;
+}
+
+void cm_fates_end_life(cm_fates *f, const cm_fate_life *l, bool gone,
+                       const cm_fate_thread *freed_by)
+{
+    end_lives(f, l, gone, freed_by, 1);
+}
+
+void cm_fates_end_cohort(cm_fates *f, const cm_fate_life *l, uint32_t count)
+{
+    end_lives(f, l, false, NULL, count);
 }

@@ -3,8 +3,7 @@
 #include "../base/hash.h"
 #include "../base/table.h"
 
-/* Of the address alone, as in cm_blocks of the first device: what a window inherits comes in the
- * order of its slots there, and that order in memory is quick. */
+/* Of the address alone: most traces have blocks of one device. */
 static uint64_t hash_key(const cm_fates *f, uint64_t key)
 {
     return f->keyed ? cm_hash(key) : cm_mix(key << 16 >> 16);

@@ -45,6 +45,11 @@ typedef struct cm_fate_thread {
 struct cm_fates {
     const cm_replay *replay;
     cm_fate_list list;
+    uint64_t grouped;        /* blocks in cohorts, without the single ones */
+    uint32_t *singles;       /* by cohort: the single ones */
+    cm_fate_life *inherited; /* by origin, once asked: made where, without a size */
+    cm_idmap singled;        /* keys */
+    bool failed;             /* out of memory, see cm_fates_end */
     cm_fate_life *slot;
     size_t slots, alive;
     bool keyed; /* hashed with the process's secret, see base/hash.h */
@@ -91,5 +96,7 @@ bool cm_fates_has_siblings(const cm_fate_life *l);
  * end, or another block at its address, ends it. */
 void cm_fates_end_life(cm_fates *f, const cm_fate_life *l, bool gone,
                        const cm_fate_thread *freed_by);
+/* The same of so many blocks of a cohort, alive at the window's end. */
+void cm_fates_end_cohort(cm_fates *f, const cm_fate_life *l, uint32_t count);
 
 #endif

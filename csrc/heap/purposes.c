@@ -47,11 +47,30 @@ bool cm_purposes_born(cm_purposes *p, uint32_t stack, cm_birth *birth)
         one->in_turn = 0;
     }
     one->turn = birth->turn;
-    if (++one->in_turn > one->most)
+    one->in_turn += birth->count;
+    if (one->in_turn > one->most)
         one->most = one->in_turn;
     note_size(one, birth->size);
     birth->visit = one->visit;
     birth->late &= note_cycle(one, birth);
+    return true;
+}
+
+bool cm_purposes_inherit(cm_purposes *p, uint32_t stack, int64_t size, uint32_t count)
+{
+    cm_birth birth = {.turn = 1, .count = count, .size = size};
+    if (!cm_purposes_born(p, stack, &birth))
+        return false;
+    cm_purpose *one = &p->of[stack];
+    size_t largest = 0;
+    for (size_t i = 0; i < one->sizes; i++) {
+        if (one->size[i] == size)
+            return true;
+        if (one->size[i] > one->size[largest])
+            largest = i;
+    }
+    if (size < one->size[largest])
+        one->size[largest] = size;
     return true;
 }
 
@@ -143,7 +162,8 @@ static bool is_scratch(const cm_purpose *one, int64_t size, cm_category category
     return category == CM_CATEGORY_TEMPORARY && size < one->largest / CM_PURPOSE_SMALL;
 }
 
-void cm_purposes_vote(cm_purposes *p, uint32_t stack, int64_t size, cm_category category)
+void cm_purposes_vote(cm_purposes *p, uint32_t stack, int64_t size, cm_category category,
+                      uint32_t count)
 {
     if (category == CM_CATEGORY_TEMPORARY)
         p->temporary = stack;
@@ -151,7 +171,7 @@ void cm_purposes_vote(cm_purposes *p, uint32_t stack, int64_t size, cm_category 
         return;
     for (size_t i = 0; i < CM_PURPOSE_VOTES && stack < p->capacity; i++)
         if (voted[i] == category)
-            p->of[stack].votes[i]++;
+            p->of[stack].votes[i] += count;
 }
 
 bool cm_purposes_parameter(cm_purposes *p, int64_t size)

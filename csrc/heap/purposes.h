@@ -24,7 +24,7 @@ typedef struct cm_purpose {
     uint32_t cycle;                   /* the last one, see cm_birth */
     uint32_t firsts, late;            /* cycles with blocks; the first of them late */
     uint32_t votes[CM_PURPOSE_VOTES]; /* temporary, input, activation, kept */
-    int64_t size[CM_PURPOSE_SIZES];   /* the first different ones */
+    int64_t size[CM_PURPOSE_SIZES];   /* the first different ones; of inherited ones the least */
     int64_t largest;
     uint8_t sizes;
     bool copies, keeps; /* set by cm_purposes_end */
@@ -38,7 +38,8 @@ typedef struct cm_purpose {
 /* A cycle ends with each backward pass and update. */
 typedef struct cm_birth {
     uint32_t turn, cycle;
-    int64_t size;   /* 0: of a data set */
+    uint32_t count; /* of blocks */
+    int64_t size;   /* of each; 0: of a data set */
     bool late;      /* after the cycle's first forward; returned: so are most of its stack */
     uint32_t visit; /* returned: the stack's */
 } cm_birth;
@@ -64,6 +65,8 @@ typedef struct cm_purposes {
 void cm_purposes_clear(cm_purposes *purposes);
 /* false: out of memory. */
 bool cm_purposes_born(cm_purposes *purposes, uint32_t stack, cm_birth *birth);
+/* The same of blocks that the window inherits, in any order. */
+bool cm_purposes_inherit(cm_purposes *purposes, uint32_t stack, int64_t size, uint32_t count);
 /* A block is carried over to the next iteration if the program's code has it after a backward pass
  * or update (boundary, a stack), and the forward that comes next before that: the loop has begun
  * again in between. It is a result of an evaluation's call (boundary; call) if the next one comes
@@ -83,9 +86,10 @@ uint32_t cm_purposes_since(const cm_purposes *purposes, uint32_t stack, uint32_t
 /* Whether its blocks have one size, or two: those of the last batch may be smaller. A cache that
  * grows has more. */
 bool cm_purposes_repeats(const cm_purposes *purposes, uint32_t stack);
-/* A block's life has decided its category. A small temporary says nothing about larger blocks of
- * the operator that made it. */
-void cm_purposes_vote(cm_purposes *purposes, uint32_t stack, int64_t size, cm_category category);
+/* The lives of so many blocks have decided their category. A small temporary says nothing about
+ * larger blocks of the operator that made it. */
+void cm_purposes_vote(cm_purposes *purposes, uint32_t stack, int64_t size, cm_category category,
+                      uint32_t count);
 /* A parameter or buffer has this size. false: out of memory. */
 bool cm_purposes_parameter(cm_purposes *purposes, int64_t size);
 /* A walk found this parameter (else buffer) of a module's constructor. */

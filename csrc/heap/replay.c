@@ -26,13 +26,14 @@ cm_replay *cm_replay_new(const cm_reader *reader, const char *code)
     r->step = -1;
     r->reader = reader;
     r->nodes = cm_nodes_new();
+    r->cohorts = cm_cohorts_new();
     r->code = strdup(code);
     r->library = new_library(reader, code);
     r->attribution = cm_attribution_new(reader, r->library);
     r->modules = cm_modules_new(reader);
     r->device_number = calloc(DEVICE_NUMBERS, sizeof *r->device_number);
-    if (r->nodes == NULL || r->modules == NULL || r->code == NULL || r->library == NULL ||
-        r->attribution == NULL || r->device_number == NULL) {
+    if (r->nodes == NULL || r->cohorts == NULL || r->modules == NULL || r->code == NULL ||
+        r->library == NULL || r->attribution == NULL || r->device_number == NULL) {
         cm_replay_free(r);
         return NULL;
     }
@@ -63,13 +64,14 @@ cm_replay *cm_replay_copy(const cm_replay *r)
     copy->origin_capacity = r->origin_count;
     copy->operators = (cm_operators){0};
     copy->nodes = cm_nodes_copy(r->nodes);
+    copy->cohorts = cm_cohorts_copy(r->cohorts);
     copy->modules = cm_modules_copy(r->modules);
     copy->code = strdup(r->code);
     copy->library = new_library(r->reader, r->code);
     if (copy->library != NULL)
         copy->attribution = cm_attribution_copy(r->attribution, copy->library);
-    if (copy->nodes == NULL || copy->modules == NULL || copy->code == NULL ||
-        copy->attribution == NULL ||
+    if (copy->nodes == NULL || copy->cohorts == NULL || copy->modules == NULL ||
+        copy->code == NULL || copy->attribution == NULL ||
         !cm_copy((void **)&copy->label, r->label, r->label_count, sizeof *r->label) ||
         !cm_idmap_copy(&copy->label_known, &r->label_known) ||
         !cm_idmap_copy(&copy->label_of, &r->label_of) ||
@@ -90,15 +92,12 @@ cm_replay *cm_replay_copy(const cm_replay *r)
     return copy;
 }
 
-void cm_replay_begin(cm_replay *r)
+bool cm_replay_begin(cm_replay *r)
 {
     r->step = -1;
-    for (size_t i = 0; i < r->blocks.slots; i++) {
-        r->blocks.slot[i].step = -1;
-        r->blocks.slot[i].made = false;
-    }
     cm_nodes_inherit(r->nodes);
     cm_attribution_forget_lines(r->attribution);
+    return cm_replay_group(r);
 }
 
 void cm_replay_free(cm_replay *r)
@@ -115,6 +114,7 @@ void cm_replay_free(cm_replay *r)
     cm_idmap_clear(&r->label_of);
     cm_library_free(r->library);
     cm_blocks_clear(&r->blocks);
+    cm_cohorts_free(r->cohorts);
     cm_segments_clear(&r->segments);
     cm_driver_map_free(r->driver);
     free(r->device);
@@ -144,6 +144,15 @@ static cm_block *reserve(cm_replay *r, int device, uint64_t address)
     return slot;
 }
 
+/* A block in the table is in no cohort. */
+static inline bool make_loose(cm_replay *r, const cm_block *block)
+{
+    if (r->cohorts->unlisted || cm_replay_list_loose(r, block))
+        return true;
+    r->error = cm_replay_out_of_memory;
+    return false;
+}
+
 static bool add_live(cm_replay *r, cm_block *slot, const cm_block *block, uint64_t time_ns,
                      bool event, cm_change *out)
 {
@@ -159,14 +168,16 @@ static bool add_live(cm_replay *r, cm_block *slot, const cm_block *block, uint64
     d->direct += block->direct ? block->size : 0;
     *out = (cm_change){*block, block->size, time_ns, d->live, d->blocks, event};
     out->label = cm_replay_label(r, block);
-    return notify_driver(r, slot);
+    return make_loose(r, slot) && notify_driver(r, slot);
 }
 
 /* enclosing: the block's note. */
-static bool remove_live(cm_replay *r, const cm_block *block, uint32_t enclosing, uint64_t time_ns,
+static bool remove_live(cm_replay *r, cm_block *block, uint32_t enclosing, uint64_t time_ns,
                         bool event, cm_change *out)
 {
     cm_device *d = &r->device[block->device];
+    if (block->grouped)
+        cm_replay_leave_cohort(r, block);
     d->live -= block->size;
     d->blocks--;
     d->changed = r->position;
@@ -590,6 +601,11 @@ static bool see_label(cm_replay *r, const cm_event *e)
     const cm_label *known = cm_replay_label(r, block);
     if (known != NULL && known->kind != CM_LABEL_TENSOR)
         return true;
+    if (block->grouped) {
+        cm_replay_leave_cohort(r, block);
+        if (!make_loose(r, block))
+            return false;
+    }
     cm_label label = label_of(r, e);
     cm_origin origin = r->origin[block->origin];
     cm_fate fate = {cm_fate_category(&label, (cm_category)origin.category), &label,
@@ -606,24 +622,82 @@ static bool see_label(cm_replay *r, const cm_event *e)
     return cm_replay_put_label(r, block, &label);
 }
 
-bool cm_replay_foresee(cm_replay *r, cm_fate_list *fates)
+static bool assign_fate(cm_replay *r, cm_block *block, const cm_fate *fate)
+{
+    cm_origin origin = r->origin[block->origin];
+    int64_t number = assign_origin(r, &origin, fate);
+    if (number < 0)
+        return false;
+    block->origin = (uint32_t)number;
+    block->labelled = fate->label != NULL;
+    return fate->label == NULL || cm_replay_put_label(r, block, fate->label);
+}
+
+/* Takes a block out of its cohort, with a fate of its own. */
+static bool single_out(cm_replay *r, cm_block *block, const cm_fate *fate)
+{
+    cm_replay_leave_cohort(r, block);
+    return make_loose(r, block) && assign_fate(r, block, fate);
+}
+
+static bool single_out_all(cm_replay *r, const cm_fate_list *fates)
+{
+    for (size_t i = 0; i < fates->singles; i++) {
+        const cm_fate_single *of = &fates->single[i];
+        cm_block *block = cm_blocks_at(&r->blocks, of->device, of->address);
+        uint32_t own = r->origin[cm_replay_origin(r, block)].own;
+        cm_fate fate = cm_fate_list_at(fates, of->birth, own, block->size);
+        if (!single_out(r, block, &fate))
+            return false;
+    }
+    return true;
+}
+
+/* One of the labels that need no walk, for all blocks of these cohorts. */
+static bool label_cohorts(cm_replay *r, const cm_fate_list *fates)
 {
     for (size_t i = 0; i < r->blocks.slots; i++) {
         cm_block *block = &r->blocks.slot[i];
-        if (!block->alive)
+        if (!block->alive || !block->grouped || !r->cohorts->cohort[block->origin].labelled)
             continue;
-        cm_origin origin = r->origin[block->origin];
-        cm_fate fate = cm_fate_list_next(fates, origin.own, block->size);
-        int64_t number = assign_origin(r, &origin, &fate);
+        uint32_t own = r->origin[cm_replay_origin(r, block)].own;
+        cm_fate fate = cm_fate_list_at(fates, block->origin, own, block->size);
+        if (!single_out(r, block, &fate))
+            return false;
+    }
+    return true;
+}
+
+static bool assign_fates(cm_replay *r, const cm_fate_list *fates)
+{
+    bool labels = false;
+    for (uint32_t i = 0; i < r->cohorts->count; i++) {
+        cm_cohort *of = &r->cohorts->cohort[i];
+        if (of->count == 0)
+            continue;
+        cm_origin origin = r->origin[of->origin];
+        cm_fate fate = cm_fate_list_at(fates, i, origin.own, of->size);
+        of->labelled = fate.label != NULL;
+        labels |= of->labelled;
+        int64_t number = of->labelled ? of->origin : assign_origin(r, &origin, &fate);
         if (number < 0)
             return false;
-        block->origin = (uint32_t)number;
-        block->labelled = fate.label != NULL;
-        if (fate.label != NULL && !cm_replay_put_label(r, block, fate.label))
+        of->origin = (uint32_t)number;
+    }
+    return !labels || label_cohorts(r, fates);
+}
+
+bool cm_replay_foresee(cm_replay *r, cm_fate_list *fates)
+{
+    cm_block *block;
+    uint32_t birth = (uint32_t)r->cohorts->count;
+    for (size_t at = 0; (block = cm_replay_loose(r, &at)) != NULL; birth++) {
+        cm_fate fate = cm_fate_list_at(fates, birth, r->origin[block->origin].own, block->size);
+        if (!assign_fate(r, block, &fate))
             return false;
     }
     r->fates = fates;
-    return true;
+    return single_out_all(r, fates) && assign_fates(r, fates);
 }
 
 static bool learn(cm_replay *r, const cm_record *record)

@@ -15,6 +15,7 @@
 #include "../trace/reader.h"
 #include "blocks.h"
 #include "category.h"
+#include "cohorts.h"
 #include "driver_map.h"
 #include "fate_list.h"
 #include "../base/idmap.h"
@@ -91,6 +92,7 @@ typedef struct cm_replay {
     size_t label_count, label_capacity;
     cm_idmap label_known, label_of; /* by content; of a live block, by its address */
     cm_blocks blocks;
+    cm_cohorts *cohorts; /* of the blocks */
     cm_segments segments;
     cm_driver_map *driver; /* NULL before the first event of the driver level */
     const cm_reader *reader;
@@ -128,8 +130,17 @@ const cm_label *cm_replay_label(const cm_replay *replay, const cm_block *block);
 
 /* Before the first record: the seeds that were not dropped are alive. false: error is set. */
 bool cm_replay_seed(cm_replay *replay, const cm_seed *seeds, size_t count);
-/* A window begins: all live blocks are from before it, in no step of it. */
-void cm_replay_begin(cm_replay *replay);
+/* The origin of a live block. */
+static inline uint32_t cm_replay_origin(const cm_replay *replay, const cm_block *block)
+{
+    return block->grouped ? replay->cohorts->cohort[block->origin].origin : block->origin;
+}
+/* The next block that is in no cohort, from *at = 0 on; NULL: no more. The order depends on the
+ * blocks alone. Blocks made in the window are loose, as are those with labels. */
+const cm_block *cm_replay_next_loose(const cm_replay *replay, size_t *at);
+
+/* A window begins: all live blocks are from before it, in no step of it. false: out of memory. */
+bool cm_replay_begin(cm_replay *replay);
 /* The number of changes (0 to 2), or -1 with error set. */
 int cm_replay_apply(cm_replay *replay, const cm_record *record, cm_change change[2]);
 /* The number of a device, made if need be; -1 with error set: too many devices. */

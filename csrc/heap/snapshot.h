@@ -5,7 +5,9 @@
 #define CM_HEAP_SNAPSHOT_H
 
 #include "../base/grow.h"
-#include "blocks.h"
+#include <stdint.h>
+
+struct cm_replay;
 
 typedef struct cm_amount {
     int64_t bytes;
@@ -56,6 +58,6 @@ static inline bool cm_amounts_add(cm_amounts *amounts, uint32_t origin, cm_amoun
 }
 
 /* Adds the live blocks; device: -1 for all. false: out of memory. */
-bool cm_amounts_add_live(cm_amounts *amounts, const cm_blocks *blocks, int device);
+bool cm_amounts_add_live(cm_amounts *amounts, const struct cm_replay *replay, int device);
 
 #endif

@@ -210,12 +210,13 @@ static PyObject *list_blocks(const cm_replay *replay, PyObject *stacks, const ui
     const cm_block *b = NULL;
     while (list != NULL && PyList_GET_SIZE(list) < LISTED &&
            (b = cm_blocks_next(&replay->blocks, b)) != NULL) {
-        if (place[b->origin] == 0)
+        uint32_t origin = cm_replay_origin(replay, b);
+        if (place[origin] == 0)
             continue;
-        bool backward = replay->origin[b->origin].phase == CM_PHASE_BACKWARD;
+        bool backward = replay->origin[origin].phase == CM_PHASE_BACKWARD;
         PyObject *row = Py_BuildValue("(KLNOO)", (unsigned long long)b->address, (long long)b->size,
                                       cm_py_text(replay->device[b->device].name),
-                                      PyTuple_GET_ITEM(stacks, place[b->origin] - 1),
+                                      PyTuple_GET_ITEM(stacks, place[origin] - 1),
                                       backward ? Py_True : Py_False);
         if (cm_py_append(list, row) < 0)
             Py_CLEAR(list);

@@ -73,6 +73,17 @@ def test_windows_cost_two_readings_at_most(program: Path, tmp_path: Path, count:
     assert sum(cost.decoded for cost in each) <= 2 * len(t.events)
 
 
+def test_what_lives_through_a_window_costs_it_nothing(program: Path, tmp_path: Path) -> None:
+    """Blocks of one line and size: nothing is made for each of them."""
+    taken = []
+    for before in (500, 100_000):
+        path = of_windows(4, 100, before).write(tmp_path / f"{before}.cmem", per_batch=32_768)
+        each = costs(program, path, 1, 2, 3, 4)
+        assert all(cost.fine for cost in each)
+        taken.append([cost.taken for cost in each[1:]])
+    assert max(taken[1]) <= 2 * min(taken[0]), taken
+
+
 def test_windows_that_nobody_asks_for(program: Path, tmp_path: Path) -> None:
     """On the way to the last of many windows not each of the others gets a copy of the heap."""
     t = of_windows(2000, 10, before=4000)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cuptimem import _core
 from cuptimem.report.model import TABLES
-from tests.event_kinds import ALLOC, FREE, NODE_FREE, NODE_NEW, OBJECT_NEW, SEED
+from tests.event_kinds import ALLOC, FREE, LABEL, NODE_FREE, NODE_NEW, OBJECT_NEW, SEED
 
 WINDOWS = 6
 
@@ -186,3 +186,36 @@ def test_a_window_that_is_over_is_asked_for_once_more(tmp_path: Path) -> None:
         _core.extract(trace, str(tmp_path / f"{number}.cut.cmem"), number)
         assert _core.analyze(trace, window=number, again=True) == report
     assert _core.trace_decoded(trace) <= len(t.events) + 2
+
+
+LIVES = {"freed": 0x1000, "labelled": 0x2000, "replaced": 0x3000, "quiet": 0x4000}
+
+
+def test_blocks_alike_until_a_window_names_them(tmp_path: Path) -> None:
+    """Of one line and size, alive before the windows: what one of them says of one is not said of the others."""
+    t = Trace()
+    t.mark(SEEDED)
+    for address in LIVES.values():
+        t.alloc(address, 64, t.line(1))
+    for number in (1, 2):
+        t.mark(WINDOW_OPEN, number)
+        if number == 2:
+            t.free(LIVES["freed"])
+            t.mark(10)  # CM_MARK_WALK
+            t.add(LABEL, LIVES["labelled"], 0x77, t.name("weight"), flags=2)  # a parameter
+            t.alloc(LIVES["replaced"], 8, t.line(2))
+            t.free(LIVES["replaced"])
+            t.free(LIVES["replaced"])  # of nothing: it is gone
+        t.mark(WINDOW_CLOSE, number)
+    trace = _core.trace(t.write(tmp_path / "a.cmem"))
+    first, second = (_core.analyze(trace, window=number, tables=("start", "end")) for number in (1, 2))
+
+    def rows(report: dict[str, Any], what: str) -> list[tuple[int, int, str]]:
+        return sorted((row[0], row[1], row[6]) for row in report["devices"][0]["tables"][what][0])
+
+    assert rows(first, "start") == rows(first, "end") == [(256, 4, "unknown")]
+    assert rows(second, "start") == [(64, 1, "parameter"), (192, 3, "unknown")]
+    assert rows(second, "end") == [(64, 1, "parameter"), (64, 1, "unknown")]
+    lost = second["lost"]
+    assert (lost["unknown_frees"], lost["replaced"]) == (1, 1)
+    assert [tensor[0].split("\t")[0] for tensor in second["devices"][0]["tensors"]] == ["weight"]
