@@ -10,6 +10,7 @@ from __future__ import annotations
 import _thread
 import collections
 import contextlib
+import functools
 import gc
 import re
 import sys
@@ -23,7 +24,9 @@ from cuptimem.errors import own
 
 TENSOR, STORAGE, MODULE, OPTIMIZER, POOL, STEPPER, CONTAINER = 1, 2, 3, 4, 5, 6, 7
 """STEPPER: of a class that steps and clears gradients as optimizers do, and is none of PyTorch's. CONTAINER: a plain
-list or deque."""
+list or deque, or an lru_cache."""
+
+Cache = functools._lru_cache_wrapper
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that a program has made
 
@@ -145,7 +148,7 @@ def find(torch: Any, among: list[Any], containers: bool = False) -> list[tuple[i
     by_base = {id(base): kind for base, kind in bases.items()}
 
     def kind_of(cls: type) -> int:
-        if containers and (cls is list or cls is collections.deque):
+        if containers and (cls is list or cls is collections.deque or cls is Cache):
             return CONTAINER
         for base in mro(cls):
             kind = by_base.get(id(base))
@@ -192,6 +195,14 @@ def slots(item: Any) -> Iterator[Any]:
                     yield slot.__get__(item)
                 except own(AttributeError):  # not set
                     continue
+
+
+def cache_bound(cache: Any) -> tuple[int | None, int]:
+    """The maxsize of an lru_cache, and how many results it has; with a class of the program's to say so, none."""
+    if not any(one is functools._CacheInfo for one in gc.get_referents(cache)):
+        return None, 0
+    found: tuple[int | None, int] = Cache.cache_info(cache)[2:]
+    return found
 
 
 def is_tensor(torch: Any, item: Any) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 
 from cuptimem import _core
 from cuptimem.errors import own
-from cuptimem.objects import carried, near
+from cuptimem.objects import carried, living, near
 from cuptimem.objects.living import mro, with_frozen
 
 _GRAPH = 1 << 22  # objects that are all read, for 80 to 100 bytes each while the search goes; of more ...
@@ -496,6 +496,8 @@ def _segment(kind: str, name: Any, parent: Any, owner: str) -> Iterator[Segment]
         yield Segment(f"{name} in {code.co_name}(){what}")
     elif cls is types.TracebackType or kind == "traceback":
         yield Segment("traceback")
+    elif cls is living.Cache:
+        yield Segment(f"lru_cache(maxsize={living.cache_bound(parent)[0]})")
     elif kind != "part":
         yield Segment(owner)
 

@@ -1,28 +1,30 @@
 """Containers below their bound: their contents grow, and will stop.
 
 A replay buffer resembles a leak until it is full. So before a window closes the trace gets the addresses of the blocks
-in each deque that has room below its maxlen, and in each list that ends in eight places or more for what is to come
-(`[None] * capacity`). The same is done 1, 2, 4, 8, ... seconds after the start, because a buffer may be gone when its
-function has returned: then in slices, for those near to names of the program's own. Runs inside the profiled process,
-and runs none of the program's code.
+in each deque and `functools.lru_cache` that has room below its bound, and in each list that ends in eight places or
+more for what is to come (`[None] * capacity`). The same is done 1, 2, 4, 8, ... seconds after the start, because a
+buffer may be gone when its function has returned: then in slices, for those near to names of the program's own. Runs
+inside the profiled process, and runs none of the program's code.
 """
 
+import gc
 import itertools
 import sys
 from collections import deque
 from types import GetSetDescriptorType
 
 from cuptimem.errors import own
-from cuptimem.objects import near
+from cuptimem.objects import living, near
 
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
+    import functools
     from collections.abc import Iterator
     from types import ModuleType
     from typing import Any
 
-    _Container = deque[object] | list[object]
+    _Container = deque[object] | list[object] | functools._lru_cache_wrapper[object]
 
 _FEWEST = 3  # entries: fewer are no growth
 _PLACES = 8  # empty ones at the end of a list that is a buffer
@@ -72,7 +74,7 @@ class _Look:
         until = len(self.noted) + most
         with self.binary.DisableTorchFunction(), plain():
             for container in objects:
-                if (type(container) is deque or type(container) is list) and _has_room(container):
+                if _is_one(type(container)) and _has_room(container):
                     most -= self._read(container, most)
                     if most <= 0 or len(self.noted) >= until:
                         return self.left > 0
@@ -82,8 +84,9 @@ class _Look:
         """How many entries it has read. If another thread changes the container, that was all."""
         place = self.places.get(id(container), 0)
         count = 0
+        entries = gc.get_referents(container) if type(container) is living.Cache else container
         try:
-            for entry in itertools.islice(container, place, place + min(most, self.left)):
+            for entry in itertools.islice(entries, place, place + min(most, self.left)):
                 if entry is None and type(container) is list:
                     break  # behind it are only places
                 count += 1
@@ -104,7 +107,14 @@ class _Look:
             self.core.mark(self.core.MARK_FILLING, address)
 
 
+def _is_one(cls: type) -> bool:
+    return cls is deque or cls is list or cls is living.Cache
+
+
 def _has_room(container: "_Container") -> bool:
+    if type(container) is living.Cache:
+        bound, count = living.cache_bound(container)
+        return bound is not None and _FEWEST <= count < bound
     if type(container) is list:
         if len(container) <= _PLACES or container[-1] is not None:  # of nearly all
             return False

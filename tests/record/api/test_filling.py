@@ -1,6 +1,7 @@
 """Containers that have a bound and room below it: which blocks of them the trace is told of."""
 
 import dataclasses
+import functools
 from collections import OrderedDict, deque, namedtuple
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,24 @@ def test_a_list_with_places(tmp_path: Path) -> None:
     assert look([*held, *[None] * 8], tmp_path) == addresses(held)
 
 
+def cached(held: list[Any], bound: int | None) -> Any:
+    of = functools.lru_cache(bound)(held.__getitem__)
+    list(map(of, range(len(held))))
+    return of
+
+
+@pytest.mark.parametrize("bound", [128, 6])
+def test_a_cache_with_room(bound: int, tmp_path: Path) -> None:
+    held = tensors(5)
+    assert look(cached(held, bound), tmp_path) == addresses(held)
+
+
 @pytest.mark.parametrize(
     "make",
     [
         lambda held: deque(held, maxlen=5),  # full
+        lambda held: cached(held, 5),
+        lambda held: cached(held, None),
         lambda held: deque(held),  # no bound
         lambda held: held,
         lambda held: [None, *held],

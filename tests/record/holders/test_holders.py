@@ -108,6 +108,14 @@ def test_bounded_deque() -> None:
     assert paths_of(recent[1].data_ptr()) == ["recent in test_bounded_deque() → deque(maxlen=1000)[1]"]
 
 
+@pytest.mark.parametrize(("bound", "inside"), [(1000, ""), (None, " → dict['a']")])
+def test_a_cache(bound: int | None, inside: str) -> None:
+    """Its bound says whether it may be the leak."""
+    cached = functools.lru_cache(bound)(lambda key: new())
+    address = cached("a").data_ptr()
+    assert paths_of(address) == [f"cached in test_a_cache() → lru_cache(maxsize={bound}){inside}"]
+
+
 def closure() -> tuple[Any, int]:
     history = [new()]
     return (lambda: history), history[0].data_ptr()
