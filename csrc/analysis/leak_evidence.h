@@ -40,7 +40,8 @@ typedef struct cm_leaks_loop {
     uint32_t swept_in;                      /* the last step with a collection, + 1 */
     uint32_t swept;                         /* ... at its last one of any kind */
     uint32_t pause; /* the most boundaries between two of them, the loop's start included */
-    int64_t older, older_left; /* bytes from before the loop at its end, and at the recording's */
+    int64_t older, older_left; /* bytes from before the loop at its end, and at the program's */
+    bool counted;              /* what is alive at the program's end */
 } cm_leaks_loop;
 
 typedef struct cm_leaks {
@@ -61,6 +62,7 @@ typedef struct cm_leaks {
     uint64_t live_nodes;
     bool stepped;
     bool evaluated;   /* a loop that does not train is over */
+    bool exiting;     /* the program is over: its exit handlers run */
     uint64_t born;    /* records before the last allocation */
     cm_idmap held_by; /* canonical stack -> whether it is reached from a variable (CM_MARK_HELD) */
     cm_idmap named;   /* canonical stack -> what had grown of it had a name while the program ran */

@@ -114,7 +114,7 @@ static bool change(void *part, const cm_change *c)
         l->born = l->run->replay->position;
         return cm_track_birth(l->track, &c->block);
     }
-    if (l->evaluated && !died_behind(l, &c->block, c->thread))
+    if (l->evaluated && !l->exiting && !died_behind(l, &c->block, c->thread))
         return false;
     cm_loop *loop = cm_loops_find(l->loops, c->block.step, &step);
     if (loop == NULL) {
@@ -315,6 +315,47 @@ static bool see_named(cm_leaks *l, uint64_t argument)
                                      cm_idmap_put(&l->named, stack, 1));
 }
 
+static int64_t older_than(const cm_leaks *l, const cm_loop *loop)
+{
+    const cm_cohorts *c = l->run->replay->cohorts;
+    const cm_block *block;
+    int64_t bytes = 0;
+    for (size_t i = 0; i < c->count; i++)
+        bytes += c->cohort[i].size * (int64_t)c->cohort[i].count;
+    for (size_t at = 0; (block = cm_replay_next_loose(l->run->replay, &at)) != NULL;)
+        if (block->step < (int64_t)loop->global[0])
+            bytes += block->size;
+    return bytes;
+}
+
+/* What each group has at the end of the program, before exit handlers free it. */
+static bool count_alive(cm_leaks *l)
+{
+    for (uint32_t i = 0; i < l->loops->count; i++) {
+        const cm_block *block;
+        const cm_loop *loop = &l->loops->loop[i];
+        cm_track_group *g;
+        if (!is_over(loop) || cm_loops_trains(l->loops, loop) || l->loop[i].counted)
+            continue;
+        l->loop[i].counted = true;
+        l->loop[i].older_left = older_than(l, loop);
+        for (size_t at = 0; (block = cm_replay_next_loose(l->run->replay, &at)) != NULL;) {
+            if (block->step < (int64_t)loop->global[0])
+                continue;
+            if (!cm_track_find(l->track, block, i, &g))
+                return false;
+            if (g == NULL)
+                continue;
+            g->alive += block->size;
+            uint32_t step = 0;
+            if (cm_loops_find(l->loops, block->step, &step) == loop &&
+                (g->left_from == 0 || step + 1 < g->left_from))
+                g->left_from = step + 1;
+        }
+    }
+    return true;
+}
+
 static bool see_mark(cm_leaks *l, const cm_record *record)
 {
     const cm_event *e = &record->event;
@@ -348,6 +389,9 @@ static bool see_mark(cm_leaks *l, const cm_record *record)
         return see_held(l, e->address);
     case CM_MARK_NAMED:
         return see_named(l, e->address);
+    case CM_MARK_EXIT:
+        l->exiting = true;
+        return count_alive(l);
     default:
         return true;
     }
@@ -402,46 +446,6 @@ static bool gather_ghosts(cm_leaks *l, const cm_loop *loop)
         if (!cm_census_add(ghost->is_node ? &here->nodes : &here->blocks, &row) ||
             !cm_census_add(ghost->is_node ? &here->dead_nodes : &here->dead_blocks, &row))
             return false;
-    }
-    return true;
-}
-
-static int64_t older_than(const cm_leaks *l, const cm_loop *loop)
-{
-    const cm_cohorts *c = l->run->replay->cohorts;
-    const cm_block *block;
-    int64_t bytes = 0;
-    for (size_t i = 0; i < c->count; i++)
-        bytes += c->cohort[i].size * (int64_t)c->cohort[i].count;
-    for (size_t at = 0; (block = cm_replay_next_loose(l->run->replay, &at)) != NULL;)
-        if (block->step < (int64_t)loop->global[0])
-            bytes += block->size;
-    return bytes;
-}
-
-/* What each group has at the end of the recording. */
-static bool count_alive(cm_leaks *l)
-{
-    for (uint32_t i = 0; i < l->loops->count; i++) {
-        const cm_block *block;
-        const cm_loop *loop = &l->loops->loop[i];
-        cm_track_group *g;
-        if (!is_over(loop) || cm_loops_trains(l->loops, loop))
-            continue;
-        l->loop[i].older_left = older_than(l, loop);
-        for (size_t at = 0; (block = cm_replay_next_loose(l->run->replay, &at)) != NULL;) {
-            if (block->step < (int64_t)loop->global[0])
-                continue;
-            if (!cm_track_find(l->track, block, i, &g))
-                return false;
-            if (g == NULL)
-                continue;
-            g->alive += block->size;
-            uint32_t step = 0;
-            if (cm_loops_find(l->loops, block->step, &step) == loop &&
-                (g->left_from == 0 || step + 1 < g->left_from))
-                g->left_from = step + 1;
-        }
     }
     return true;
 }

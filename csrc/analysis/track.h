@@ -32,11 +32,11 @@ typedef struct cm_track_group {
     int64_t filling_of; /* ... of so many live bytes */
     bool filling_seen;  /* in the current check */
     uint16_t device;
-    bool backward; /* made in backward */
-    bool forward;  /* made in forward, for data, or in an unknown phase */
-    int64_t alive; /* bytes at the end of the recording, whenever they were made */
-    uint64_t died; /* records before the last death behind the loop */
-    int64_t freed; /* bytes that the program freed behind the loop */
+    bool backward;                   /* made in backward */
+    bool forward;                    /* made in forward, for data, or in an unknown phase */
+    int64_t alive;                   /* bytes at the end of the program, whenever they were made */
+    uint64_t died;                   /* records before the last death behind the loop */
+    int64_t freed;                   /* bytes that the program freed behind the loop */
     uint32_t freed_until, left_from; /* steps of birth: of those the last, + 1; of what is alive at
                                         the end the first, + 1 (0: nothing is) */
     bool fleeting;                   /* blocks died in the step after their own */

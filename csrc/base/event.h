@@ -183,17 +183,20 @@ typedef enum cm_mark_kind {
     CM_MARK_FILLING = 9,
     CM_MARK_WALK = 10,     /* a walk over living objects begins: its LABELs follow on this thread */
     CM_MARK_OOM_LEFT = 11, /* the exception of the last OOM leaves a window; address = its number */
-    CM_MARK_HELD = 12, /* a search for holders: address = twice the leak's stack id, + 1 if most of
-                          it is reached from a variable, through no module's state */
-    CM_MARK_NAMED = 13 /* ... while the program ran, most of what had grown of this stack (address:
-                          its id) was held by a name */
+    CM_MARK_HELD = 12,  /* a search for holders: address = twice the leak's stack id, + 1 if most of
+                           it is reached from a variable, through no module's state */
+    CM_MARK_NAMED = 13, /* ... while the program ran, most of what had grown of this stack (address:
+                           its id) was held by a name */
+    CM_MARK_EXIT = 14   /* the program's threads are over, and what it has registered for its exit
+                           begins: this frees what the program never did */
 } cm_mark_kind;
 
 /* These marks may come anywhere inside a step. All others bound what compaction sums up. */
 static inline bool cm_mark_is_inside_step(int64_t kind)
 {
     return kind == CM_MARK_COLLECT_BEGIN || kind == CM_MARK_COLLECT_END ||
-           kind == CM_MARK_FILLING || kind == CM_MARK_HELD || kind == CM_MARK_NAMED;
+           kind == CM_MARK_FILLING || kind == CM_MARK_HELD || kind == CM_MARK_NAMED ||
+           kind == CM_MARK_EXIT;
 }
 
 typedef enum cm_label_kind {

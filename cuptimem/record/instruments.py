@@ -29,6 +29,7 @@ _lock = _thread.RLock()
 _DUE_WALK, _DUE_LOOK, _DUE_LOOK_SOONER, _DUE_SLICE = 1, 2, 4, 8  # _core.walks_due
 _waiting: "ImportWatch | None" = None  # for torch, and for what starts processes
 _hooked = False
+_exit_watched = False
 _walks = False  # whether names of what is alive are wanted
 _look_early: "Callable[[bool], object] | None" = None  # starts the early holder search; None: off
 _first_step: "float | None" = None  # when it ended
@@ -40,9 +41,34 @@ _notes: "dict[str, str]" = {}
 _operators = False  # asked for
 
 
+def _watch_exit() -> None:
+    """Marks where the program is over and its exit handlers begin. Of these, the one registered last runs first: Python
+    calls back before it waits for the program's threads, and runs the handlers behind that."""
+    global _exit_watched
+    import atexit
+
+    from cuptimem import _core
+
+    def mark() -> None:
+        _core.mark(_core.MARK_EXIT)
+
+    def last() -> None:
+        atexit.register(_core.process_at_exit(mark))
+
+    call_back = getattr(sys.modules.get("threading"), "_register_atexit", None)
+    if call_back is not None and not _exit_watched:
+        try:
+            call_back(_core.hidden(last))
+            _exit_watched = True
+        except own(RuntimeError):  # it is under way
+            return
+
+
 def _install_hooks() -> None:
     global _hooked
     from cuptimem.record import torch_events
+
+    _watch_exit()
 
     _hooked = True
     torch_events.install(_operators)

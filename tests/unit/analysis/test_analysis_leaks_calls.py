@@ -9,7 +9,7 @@ from leak_program import KEEP, Program, cat, only, quiet, reasons
 
 CALL = 60  # the line that calls the model
 AFTER = 90
-HELD = 12  # cm_mark_kind
+HELD, EXIT = 12, 14  # cm_mark_kind
 Verdicts = Callable[..., dict[str, Any]]
 
 
@@ -64,6 +64,17 @@ def test_a_function_that_has_everything_returns(verdicts: Verdicts, keep: bool) 
     answer(p, keep=keep)
     drop_kept(p)
     p.drop(weights)
+    only(verdicts(p))
+
+
+def test_freed_by_an_exit_handler(verdicts: Verdicts) -> None:
+    """logging.shutdown empties the buffers of handlers: the program itself never did."""
+    p = Program()
+    model(p)
+    answer(p, keep=True)
+    p.t.mark(EXIT)
+    drop_kept(p)
+    p.new(100, AFTER)
     only(verdicts(p))
 
 
