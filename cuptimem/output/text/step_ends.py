@@ -36,6 +36,8 @@ def growth(steps: Sequence[Step], follower: Mapping[int, str]) -> str:
     if change == 0 and first.end == last.end:
         return f"{size(last.end)} live at step ends, steady"
     pace = f", {_pace(change, changes, len(steps), len(alike))}" if len(alike) > 1 else ""
+    if change > 0 and _goes_back(alike):
+        pace += " while the loop runs, freed before it runs again"
     low, high = size(first.end), size(last.end)
     if low == high:
         return f"{high} live at step ends{pace}"
@@ -49,6 +51,17 @@ def _ends_alike(steps: Sequence[Step], follower: Mapping[int, str]) -> list[Step
         by_loop.setdefault(follower.get(step.index), []).append(step)
     own = by_loop.get(steps[0].loop, [])
     return own if len(own) > 1 else max(by_loop.values(), key=len)
+
+
+def _goes_back(ends: Sequence[Step]) -> bool:
+    """Whether the loop ran again, and what grew in a run was gone by the next one, as in a metric that is reset."""
+    lows = [ends[0].end]
+    for before, after in itertools.pairwise(ends):
+        if after.index - before.index == 1:
+            lows[-1] = min(lows[-1], after.end)
+        else:
+            lows.append(after.end)
+    return len(lows) > 1 and lows[-1] <= min(lows[:-1])
 
 
 def _pace(change: int, changes: Sequence[int], steps: int, ends: int) -> str:

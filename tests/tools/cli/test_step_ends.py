@@ -52,6 +52,16 @@ def test_gradients_between_do_not_make_an_evaluation_grow(report: cuptimem.Repor
     assert said.endswith("100 B (step 2) to 400 B (step 17), steady while the loop runs")
 
 
+@pytest.mark.parametrize(("kept", "words"), [(0, " while the loop runs, freed before it runs again"), (200, "")])
+def test_what_is_given_back_between_two_runs(report: cuptimem.Report, kept: int, words: str) -> None:
+    """A metric that is reset after each evaluation, and one that is not."""
+    ends = [
+        row for i in range(6) for row in [("T", 900 + kept * i)] * 3 + [("E", 100 * k + kept * i) for k in range(4)]
+    ]
+    said = told(report, rows_of(report, ends), "evaluation")
+    assert said.endswith(f"+100 B a step{words}")
+
+
 @pytest.mark.parametrize("ends", [[100 * i for i in range(7)], [100 * (i % 6) + i for i in range(24)]])
 def test_few_steps_and_what_goes_up_and_down_have_no_rate(report: cuptimem.Report, ends: list[int]) -> None:
     said = told(report, rows_of(report, [("T", end) for end in ends]))
