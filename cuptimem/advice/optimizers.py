@@ -22,6 +22,7 @@ _IS_ADAM = re.compile(r"[/\\]torch[/\\]optim[/\\]adamw?\.py$")
 
 _HAVE_FUSED = re.compile(r"[/\\]torch[/\\]optim[/\\](?:adam|adamw|sgd|adagrad)\.py$")
 _IN_TORCH = re.compile(r"[/\\]torch[/\\]optim[/\\]")
+_IS_LBFGS = re.compile(r"[/\\]torch[/\\]optim[/\\]lbfgs\.py$")  # which runs several backward passes in a step
 
 _NO_STATE = "the optimizer keeps no state"
 _SMALL_STATES = f"no state of the optimizer has more than {_SMALL:,} values"
@@ -32,9 +33,9 @@ def _temporaries(program: Program, blocks: list[Block]) -> list[Block]:
     return [block for block in blocks if block.phase == "optimizer" and block.category == "temporary"]
 
 
-def _all_in(temporaries: list[Block], files: re.Pattern[str]) -> bool:
+def _all_in(blocks: list[Block], files: re.Pattern[str]) -> bool:
     """Whether all were made by optimizers of these files."""
-    stacks = {block.of.origin or block.of.stack for block in temporaries}
+    stacks = {block.of.origin or block.of.stack for block in blocks}
     return all(any(files.search(frame.file) for frame in stack) for stack in stacks)
 
 
@@ -68,6 +69,8 @@ def adam8bit(program: Program, blocks: list[Block], value: str) -> Change | str:
     parameters = [one for one in of_category(blocks, "parameter") if one.alive(program.at) and one.module in trained]
     if not value and total(alive) < _ADAM * total(parameters):
         return "the optimizer keeps fewer than two values of each parameter"
+    if not value and _all_in(state, _IS_LBFGS):
+        return "the optimizer is far from an Adam"
     ids = {id(block) for block in state}
     edited = [
         replace(
@@ -188,8 +191,11 @@ def step_in_backward(program: Program, blocks: list[Block], value: str) -> Chang
     gradients = [block for block in of_category(blocks, "gradient") if block.phase == "backward" and block.step >= 0]
     if not gradients:
         return "no gradient was made in a step"
+    temporaries = _temporaries(program, blocks)
+    if temporaries and _all_in(temporaries, _IS_LBFGS):
+        return "the optimizer needs the gradients of all parameters at once"
     used = _used(program, gradients)
-    edited = [block.ending(used.get(id(block), block.end)) for block in _without(blocks, _temporaries(program, blocks))]
+    edited = [block.ending(used.get(id(block), block.end)) for block in _without(blocks, temporaries)]
     needed = _for_one(program, blocks, gradients)
     for block in gradients if needed else ():
         size, end = program.rounded(round(needed * block.bytes)), min(used[id(block)], block.end)

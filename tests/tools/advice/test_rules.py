@@ -399,6 +399,17 @@ def test_a_step_in_backward_makes_its_temporaries_of_one_parameter() -> None:
     assert peaks(optimizers.step_in_backward, one) == (800, 300 + 512)  # as the allocator rounds
 
 
+def test_an_optimizer_that_runs_several_backward_passes() -> None:
+    """LBFGS steps along the gradients of all parameters, and its history is no pair of moments."""
+    frame = Frame(f"{TORCH}/optim/lbfgs.py", "step", 382)
+    state, moment = (contributor("optimizer", category, frame) for category in ("optimizer state", "temporary"))
+    weight = (1, -1, 1 << 20, 0, contributor("other", "parameter"))
+    one = program(weight, (50, -1, 5 << 20, 0, state), (60, 90, 1 << 20, 0, GRADIENT), (80, 81, 1 << 20, 0, moment))
+    assert optimizers.adam8bit(one, one.blocks, "") == "the optimizer is far from an Adam"
+    said = "the optimizer needs the gradients of all parameters at once"
+    assert optimizers.step_in_backward(one, one.blocks, "") == said
+
+
 def test_a_gradient_that_is_used_when_it_is_complete() -> None:
     """Scratch memory of its node comes before the step, and so does what a second call of its module adds."""
     gradient = replace(GRADIENT, qualified="embedding", operator="EmbeddingBackward0")
