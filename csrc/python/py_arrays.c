@@ -35,10 +35,61 @@ PyObject *cm_py_array_owner(PyTypeObject *array, PyObject *o)
     return o;
 }
 
+static bool has_objects(PyObject *array)
+{
+    static PyObject *names[2];
+
+    if (names[0] == NULL)
+        names[0] = PyUnicode_InternFromString("dtype");
+    if (names[1] == NULL)
+        names[1] = PyUnicode_InternFromString("char");
+    PyObject *kind = names[0] != NULL ? PyObject_GetAttr(array, names[0]) : NULL;
+    PyObject *letter = kind != NULL && names[1] != NULL ? PyObject_GetAttr(kind, names[1]) : NULL;
+    bool found = letter != NULL && PyUnicode_Check(letter) &&
+                 PyUnicode_CompareWithASCIIString(letter, "O") == 0;
+    PyErr_Clear();
+    Py_XDECREF(letter);
+    Py_XDECREF(kind);
+    return found;
+}
+
+int cm_py_traverse(PyTypeObject *array, PyObject *o, visitproc visit, void *argument)
+{
+    Py_buffer view;
+    int result = 0;
+
+    if (Py_TYPE(o)->tp_traverse != NULL)
+        return Py_TYPE(o)->tp_traverse(o, visit, argument);
+    if (Py_TYPE(o) != array || !has_objects(o))
+        return 0;
+    if (PyObject_GetBuffer(o, &view, PyBUF_ANY_CONTIGUOUS) < 0) {
+        PyErr_Clear(); /* one in several pieces of memory is a view, or made of one by hand */
+        return 0;
+    }
+    PyObject *const *element = view.buf;
+    for (Py_ssize_t left = view.len / (Py_ssize_t)sizeof *element; result == 0 && left > 0; left--)
+        if (*element++ != NULL)
+            result = visit(element[-1], argument);
+    PyBuffer_Release(&view);
+    return result;
+}
+
 enum {
     DEPTH = 3,
     PARTS = 32
 }; /* of untracked containers in one another; of all of them together */
+
+static int find_tracked(PyObject *o, void *argument)
+{
+    int *left = argument;
+    return PyObject_IS_GC(o) || --*left <= 0;
+}
+
+static bool leads_to_tracked(PyTypeObject *array, PyObject *o)
+{
+    int left = PARTS;
+    return cm_py_traverse(array, o, find_tracked, &left) != 0 && left > 0;
+}
 
 static bool leads(PyTypeObject *array, PyObject *o, int depth, int *left)
 {
@@ -48,7 +99,7 @@ static bool leads(PyTypeObject *array, PyObject *o, int depth, int *left)
 
     if (Py_TYPE(o) == array) {
         PyObject *owner = cm_py_array_owner(array, o);
-        return owner != o && PyObject_IS_GC(owner);
+        return owner != o && PyObject_IS_GC(owner) ? true : leads_to_tracked(array, owner);
     }
     if (depth == 0 || PyObject_GC_IsTracked(o))
         return false;
@@ -67,7 +118,8 @@ static bool leads(PyTypeObject *array, PyObject *o, int depth, int *left)
 bool cm_py_leads_to_tensor(PyTypeObject *array, PyObject *o)
 {
     int left = PARTS;
-    return array != NULL && (PyDict_CheckExact(o) || PyTuple_CheckExact(o)) &&
+    return array != NULL &&
+           (PyDict_CheckExact(o) || PyTuple_CheckExact(o) || Py_TYPE(o) == array) &&
            leads(array, o, DEPTH, &left);
 }
 

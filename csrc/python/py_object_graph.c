@@ -28,6 +28,7 @@ typedef struct graph {
     PyObject **added;    /* untracked containers of arrays, which are to be read, too */
     size_t added_count, added_room;
     Py_ssize_t parts; /* of the object that is read, how many more */
+    bool of_array;    /* that is an array of objects, into which a collection does not look */
     bool is_whole;    /* has all objects of the collector */
     bool failed;
 } graph;
@@ -104,15 +105,18 @@ static int visit(PyObject *o, void *argument)
         return 1;
     uint32_t place = *place_of(g, o);
     if (place == 0 && g->array != NULL) {
-        if (PyDict_CheckExact(o) || PyTuple_CheckExact(o))
-            return g->is_whole && cm_py_leads_to_tensor(g->array, o) ? add_container(g, o) : 0;
-        if (Py_TYPE(o) == g->array)
-            place = *place_of(g, cm_py_array_owner(g->array, o));
-        if (place != 0)
-            g->referred[place - 1]++; /* by the array, which is not in the graph */
+        if (Py_TYPE(o) == g->array) {
+            o = cm_py_array_owner(g->array, o);
+            place = *place_of(g, o);
+            if (place != 0)
+                g->referred[place - 1]++; /* by the array, which is not in the graph */
+        }
+        if (place == 0 && g->is_whole && cm_py_leads_to_tensor(g->array, o))
+            return add_container(g, o);
     }
     if (place == 0)
         return 0;
+    g->referred[place - 1] += g->of_array;
     if (g->edges == UINT32_MAX ||
         !cm_grow((void **)&g->child, &g->room, (size_t)g->edges + 1, sizeof *g->child)) {
         g->failed = true;
@@ -133,8 +137,8 @@ static void read_object(graph *g, uint32_t at, Py_ssize_t parts)
     if (!counts)
         return;
     g->parts = parts > 0 ? parts : PY_SSIZE_T_MAX;
-    if (Py_TYPE(o)->tp_traverse != NULL)
-        Py_TYPE(o)->tp_traverse(o, visit, g);
+    g->of_array = Py_TYPE(o) == g->array;
+    cm_py_traverse(g->array, o, visit, g);
 }
 
 /* Sorts the edges by what is referred to, in each of these in the order of referrers. */
@@ -162,7 +166,8 @@ static bool read_all(graph *g, Py_ssize_t parts)
     for (uint32_t i = 0; i < g->count; i++) {
         PyObject *o = g->address[i] = PyList_GET_ITEM(g->objects, i);
         uint32_t *place = place_of(g, o);
-        g->first[i] = *place != 0 || !PyObject_IS_GC(o); /* or it comes twice */
+        /* Or it comes twice. */
+        g->first[i] = *place != 0 || !(PyObject_IS_GC(o) || Py_TYPE(o) == g->array);
         if (g->first[i] == 0)
             *place = i + 1;
     }
@@ -400,7 +405,8 @@ static PyObject *graph_garbage(PyObject *module, PyObject *capsule)
     }
     PyObject *found = PyList_New(0);
     for (uint32_t i = 0; found != NULL && i < g->count; i++)
-        if (!reached[i] && PyList_Append(found, PyList_GET_ITEM(g->objects, i)) < 0)
+        if (!reached[i] && PyObject_IS_GC(g->address[i]) &&
+            PyList_Append(found, PyList_GET_ITEM(g->objects, i)) < 0)
             Py_CLEAR(found);
     free(reached);
     return found;

@@ -83,7 +83,8 @@ static int visit_near(PyObject *part, void *argument)
     size_t at = place_of(s, o);
     if (s->parts-- <= 0 || s->left-- <= 0 || PyList_GET_SIZE(s->found) >= s->most)
         return 1;
-    if (s->slot[at] != NULL || !PyObject_IS_GC(o) || leads_nowhere(s, o) || leads_everywhere(o))
+    bool is_read = PyObject_IS_GC(o) || Py_TYPE(o) == s->array;
+    if (s->slot[at] != NULL || !is_read || leads_nowhere(s, o) || leads_everywhere(o))
         return 0;
     s->slot[at] = o;
     s->failed = PyList_Append(s->found, o) < 0;
@@ -119,8 +120,7 @@ static PyObject *reachable(PyObject *module, PyObject *arguments)
     for (Py_ssize_t i = 0; s.found != NULL && !s.failed && i < PyList_GET_SIZE(s.found); i++) {
         PyObject *o = PyList_GET_ITEM(s.found, i);
         s.parts = PARTS_NEAR;
-        if (Py_TYPE(o)->tp_traverse != NULL)
-            Py_TYPE(o)->tp_traverse(o, visit_near, &s);
+        cm_py_traverse(s.array, o, visit_near, &s);
     }
     free(s.slot);
     if (s.failed)

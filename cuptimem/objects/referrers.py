@@ -631,7 +631,9 @@ def _slots_of(item: Any) -> Iterator[tuple[str, Any, Any]]:
                 ("index", at, one) for at, one in enumerate(list(parts) if base is collections.deque else parts)
             )
             return
-    if cls is types.CellType:
+    if cls is _core.array_type():  # of objects, else it is no part of the graph
+        yield from (("index", at, one) for at, one in enumerate(item.ravel("K").tolist()))
+    elif cls is types.CellType:
         yield from (("part", None, one) for one in gc.get_referents(item))
     elif cls is types.FunctionType:
         yield from (("closure", None, item.__closure__), ("default", None, item.__defaults__))

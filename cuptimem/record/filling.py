@@ -1,10 +1,10 @@
 """Containers below their bound: their contents grow, and will stop.
 
 A replay buffer resembles a leak until it is full. So before a window closes the trace gets the addresses of the blocks
-in each deque and `functools.lru_cache` that has room below its bound, and in each list that ends in eight places or
-more for what is to come (`[None] * capacity`). The same is done 1, 2, 4, 8, ... seconds after the start, because a
-buffer may be gone when its function has returned: then in slices, for those near to names of the program's own. Runs
-inside the profiled process, and runs none of the program's code.
+in each deque and `functools.lru_cache` that has room below its bound, and in each list, or numpy array of objects, that
+ends in eight places or more for what is to come (`[None] * capacity`). The same is done 1, 2, 4, 8, ... seconds after
+the start, because a buffer may be gone when its function has returned: then in slices, for those near to names of the
+program's own. Runs inside the profiled process, and runs none of the program's code.
 """
 
 import gc
@@ -19,12 +19,9 @@ from cuptimem.objects import living, near
 TYPE_CHECKING = False  # typing would be loaded into every profiled program
 
 if TYPE_CHECKING:
-    import functools
     from collections.abc import Iterator
     from types import ModuleType
     from typing import Any
-
-    _Container = deque[object] | list[object] | functools._lru_cache_wrapper[object]
 
 _FEWEST = 3  # entries: fewer are no growth
 _PLACES = 8  # empty ones at the end of a list that is a buffer
@@ -44,7 +41,9 @@ _namespace = type.__dict__["__dict__"].__get__
 def note(core: "ModuleType", objects: "list[Any]") -> None:
     """Marks the blocks in those of the objects that are containers and still filling. While torch is being imported
     there are none."""
-    _Look(core).read(objects, _MOST)
+    array = core.array_type()  # which no collector tracks
+    arrays = [one for one in near.objects(_NEAREST) if type(one) is array] if array is not None else []
+    _Look(core).read([*objects, *arrays], _MOST)
 
 
 def note_in_slices(core: "ModuleType") -> "Iterator[None]":
@@ -63,6 +62,7 @@ class _Look:
         self.noted: set[int] = set()  # addresses of blocks
         self.places: dict[int, int] = {}  # by the address of a container: the first entry that is not read yet
         self.left = _MOST
+        self.array = core.array_type()
         if self.base is not None:
             core.mark(core.MARK_FILLING, 0)
 
@@ -74,20 +74,23 @@ class _Look:
         until = len(self.noted) + most
         with self.binary.DisableTorchFunction(), plain():
             for container in objects:
-                if _is_one(type(container)) and _has_room(container):
+                if self._is_one(type(container)) and _has_room(container):
                     most -= self._read(container, most)
                     if most <= 0 or len(self.noted) >= until:
                         return self.left > 0
         return False
 
-    def _read(self, container: "_Container", most: int) -> int:
+    def _is_one(self, cls: type) -> bool:
+        return cls is deque or cls is list or cls is living.Cache or cls is self.array
+
+    def _read(self, container: "Any", most: int) -> int:
         """How many entries it has read. If another thread changes the container, that was all."""
         place = self.places.get(id(container), 0)
         count = 0
         entries = gc.get_referents(container) if type(container) is living.Cache else container
         try:
             for entry in itertools.islice(entries, place, place + min(most, self.left)):
-                if entry is None and type(container) is list:
+                if entry is None and type(container) in (list, self.array):
                     break  # behind it are only places
                 count += 1
                 for tensor in _tensors(entry, self.base, _DEPTH):
@@ -107,20 +110,17 @@ class _Look:
             self.core.mark(self.core.MARK_FILLING, address)
 
 
-def _is_one(cls: type) -> bool:
-    return cls is deque or cls is list or cls is living.Cache
-
-
-def _has_room(container: "_Container") -> bool:
+def _has_room(container: "Any") -> bool:
     if type(container) is living.Cache:
         bound, count = living.cache_bound(container)
         return bound is not None and _FEWEST <= count < bound
-    if type(container) is list:
-        if len(container) <= _PLACES or container[-1] is not None:  # of nearly all
-            return False
-        return container[0] is not None and all(place is None for place in container[-_PLACES:])
-    assert not isinstance(container, list)
-    return container.maxlen is not None and _FEWEST <= len(container) < container.maxlen
+    if type(container) is deque:
+        return container.maxlen is not None and _FEWEST <= len(container) < container.maxlen
+    if type(container) is not list and container.ndim != 1:
+        return False
+    if len(container) <= _PLACES or container[-1] is not None:  # of nearly all
+        return False
+    return container[0] is not None and all(place is None for place in container[-_PLACES:])
 
 
 def _tensors(item: "Any", base: type, depth: int) -> "Iterator[object]":

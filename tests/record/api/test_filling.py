@@ -67,6 +67,19 @@ def test_a_list_with_places(tmp_path: Path) -> None:
     assert look([*held, *[None] * 8], tmp_path) == addresses(held)
 
 
+def test_an_array_with_places(tmp_path: Path) -> None:
+    """A replay memory: numpy.empty(capacity, dtype=object). The collector does not track it."""
+    numpy = pytest.importorskip("numpy")
+    held = tensors(5)
+    memory = numpy.empty(100, dtype=object)
+    for place, tensor in enumerate(held):
+        memory[place] = Transition(tensor, 1.0)
+    assert look({"memory": memory}, tmp_path) == addresses(held)
+    full = memory[:5].copy()
+    del memory
+    assert look([numpy.zeros(100), full], tmp_path) == []
+
+
 def cached(held: list[Any], bound: int | None) -> Any:
     of = functools.lru_cache(bound)(held.__getitem__)
     list(map(of, range(len(held))))

@@ -343,6 +343,38 @@ def test_numpy_arrays_in_containers(monkeypatch: pytest.MonkeyPatch, objects: in
     assert [path for address in addresses for path in paths_of(address)] == paths
 
 
+@pytest.mark.parametrize("objects", [1 << 22, 100])
+def test_an_array_of_objects(monkeypatch: pytest.MonkeyPatch, objects: int) -> None:
+    """A replay memory of transitions, also behind a view and in a dictionary that nothing tracks."""
+    numpy = pytest.importorskip("numpy")
+    monkeypatch.setattr(referrers, "_GRAPH", objects)
+    keeper, memory = Keeper(), numpy.empty(50, dtype=object)
+    memory[3], memory[4] = (new(), 1), {"state": new()}
+    keeper.history.append({"of": memory[1:], "size": 50})
+    addresses = [memory[3][0].data_ptr(), memory[4]["state"].data_ptr()]
+    del memory
+    gc.collect()
+    history = "keeper.history (Keeper) in test_an_array_of_objects() → list[0] → dict['of'] → ndarray → ndarray"
+    assert [path for address in addresses for path in paths_of(address)] == [
+        f"{history}[3] → tuple[0]",
+        f"{history}[4] → dict['state']",
+    ]
+
+
+def test_what_an_array_of_objects_has_is_no_garbage() -> None:
+    """A collection does not look into it."""
+    numpy = pytest.importorskip("numpy")
+    memory = numpy.empty(3, dtype=object)
+    memory[0] = ring = [memory]
+    key = id(ring)
+    del ring, memory
+    search = referrers.Search()
+    found = search.garbage()
+    search.close()
+    assert found is not None and all(id(one) != key for one in found)
+    next(one for one in gc.get_objects() if id(one) == key).clear()
+
+
 def test_untracked_tuples_in_one_another_cost_little() -> None:
     """A beam's back pointers, deeper than C's stack, and pairs of pairs: more ways than could be gone."""
     chain: Any = ()
