@@ -32,7 +32,8 @@ def scaled(program: Program, blocks: list[Block], factor: float, samples: bool =
     """What training makes for the batch grows with it; a node's temporary of exactly a parameter's size does not, nor a
     parameter's copy in 16 bits. Autocast makes copies of activations, too.
 
-    Outputs in a list are of as many samples as before. samples: the graphs that these hold, too.
+    Outputs in a list, or joined to one tensor, are of as many samples as before. samples: the graphs that these hold,
+    too.
     """
     weights = _sizes_of_weights(blocks)
     # Others are of activations, of which a second derivative is made.
@@ -57,6 +58,7 @@ def scaled(program: Program, blocks: list[Block], factor: float, samples: bool =
             or (id(block.of) in program.collected and (samples or id(block.of) not in program.graphs))
             or (samples and id(block.of) in program.graphs)
             or block.birth in program.joined
+            or block.of.stack in program.extended
         ):
             return True
         return block.bytes in parameters and block.node is not None and _WEIGHTS.match(block.node) is not None

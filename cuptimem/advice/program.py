@@ -215,6 +215,21 @@ class Program:
         return frozenset(block.birth for block in sized if id(block.of) not in before)
 
     @cached_property
+    def extended(self) -> frozenset[Stack]:
+        """Where a result is made to which each step adds as much, as in `logits = torch.cat([logits, new])`.
+        More and smaller batches leave as large a one. A cache of keys and values begins anew with each answer."""
+        made: dict[Stack, list[Block]] = {}
+        for block in self.blocks:
+            if block.step >= 0 and block.end_step != block.step:
+                made.setdefault(block.of.stack, []).append(block)
+        return frozenset(
+            stack
+            for stack, some in made.items()
+            if len({block.step for block in some}) >= _COLLECTS
+            and all(block.requested == (block.step - some[0].step + 1) * some[0].requested for block in some)
+        )
+
+    @cached_property
     def samples(self) -> int:
         """In a batch, as the first dimension of the most bytes of the steps' inputs has it; 0: no shapes are known."""
         sizes: Counter[int] = Counter()

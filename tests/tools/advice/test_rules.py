@@ -354,6 +354,14 @@ def test_what_several_steps_keep_is_not_released() -> None:
     assert release.release(one, one.blocks, "") == "nothing of a step is left in the next one"
 
 
+def test_a_result_that_each_step_extends_is_as_large_in_smaller_batches() -> None:
+    """logits = torch.cat([logits, new]). A first one that is larger is a prompt's, whose cache follows the batch."""
+    categories = [contributor("other", category) for category in ("temporary", "input", "temporary", "kept")]
+    for first, peak, half in ((0, 7000, 7000), (3, 13_000, 6500)):
+        rows = [(10 + 100 * i, 115 + 100 * i, 1000 * (i + 1 + first), i, of) for i, of in enumerate(categories)]
+        assert peaks(batches.batch, program(*rows, steps=5)) == (peak, half)
+
+
 def test_autocasts_copies_of_parameters_alone_do_not_follow_the_batch() -> None:
     copy = contributor("forward", "autocast cache")
     one = program((1, -1, 8000, 0, contributor("", "parameter")), (10, 60, 4000, 0, copy), (11, 60, 6000, 0, copy))
