@@ -33,7 +33,7 @@ _REASONS = {
     "collections unknown": "a snapshot of PyTorch's does not say when Python's garbage collection ran, so it may be "
     "garbage that waits for one. If the program called gc.collect() before it dumped the snapshot, it is a leak",
     "filling": "it is in a container with a bound that has not been reached (a deque with maxlen, an lru_cache, a list "
-    "with empty places): record until it is full",
+    "or array with empty places): record until it is full",
     "late garbage": "it went in the collection at the end, when the loop's function had returned: garbage that waited, "
     "or held until then by an object in a reference cycle (a trainer and its callback). Put cuptimem.profile() into "
     "that function, or call gc.collect() in the loop now and then, to tell",
