@@ -147,7 +147,7 @@ def caveats(report: Report) -> list[Block]:
     if report.state == "recording":
         said.append("still recording: this is what was written so far")
     elif report.state == "recovered":
-        said.append("the program was killed; everything it recorded until then is here")
+        said.append("the program was killed, or left by os._exit; everything it recorded until then is here")
     elif report.state == "cut":
         why = report.reason or "the program was killed, or the file was cut or damaged"
         said.append(f"the end of the recording is missing: {why}")
