@@ -41,7 +41,7 @@ TRAINERS = (
             "adam8bit": 'TrainingArguments(optim="adamw_bnb_8bit")',
             "factored": 'TrainingArguments(optim="adafactor")',
             "accumulate": f"TrainingArguments(gradient_accumulation_steps=2) with {_HALF}",
-            "batch": f"TrainingArguments with {_HALF}",
+            "batch": f"{_HALF} in TrainingArguments",
         },
     ),
     Trainer(
