@@ -61,11 +61,12 @@ typedef struct cm_leaks {
     size_t ghosts, ghost_capacity;
     uint64_t live_nodes;
     bool stepped;
-    bool evaluated;   /* a loop that does not train is over */
-    bool exiting;     /* the program is over: its exit handlers run */
-    uint64_t born;    /* records before the last allocation */
-    cm_idmap held_by; /* canonical stack -> whether it is reached from a variable (CM_MARK_HELD) */
-    cm_idmap named;   /* canonical stack -> what had grown of it had a name while the program ran */
+    bool evaluated;    /* a loop that does not train is over */
+    bool exiting;      /* the program is over: its exit handlers run */
+    int32_t exit_step; /* the step when that began */
+    uint64_t born;     /* records before the last allocation */
+    cm_idmap held_by;  /* canonical stack -> whether it is reached from a variable (CM_MARK_HELD) */
+    cm_idmap named; /* canonical stack -> what had grown of it had a name while the program ran */
     cm_node_size node_size;
     cm_verdicts verdicts;
 } cm_leaks;

@@ -114,6 +114,8 @@ static bool change(void *part, const cm_change *c)
         l->born = l->run->replay->position;
         return cm_track_birth(l->track, &c->block);
     }
+    /* Some programs do all their work in an exit handler. */
+    l->exiting &= l->track->replay->step == l->exit_step;
     if (l->evaluated && !l->exiting && !died_behind(l, &c->block, c->thread))
         return false;
     cm_loop *loop = cm_loops_find(l->loops, c->block.step, &step);
@@ -391,6 +393,7 @@ static bool see_mark(cm_leaks *l, const cm_record *record)
         return see_named(l, e->address);
     case CM_MARK_EXIT:
         l->exiting = true;
+        l->exit_step = l->track->replay->step;
         return count_alive(l);
     default:
         return true;
