@@ -30,6 +30,7 @@ _MOST = 1 << 16  # entries read in all, and tensors
 _NEAREST = 1 << 11  # objects among which containers are looked for while the program runs
 _PART = 1 << 8  # entries read at once then, and tensors
 _WIDEST = 64  # parts of an entry
+_OWN = 5  # referents of a cache that are none of its entries: the dict, the function, a mark, a type, attributes
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that a program has made
 
 # The real ones, whatever a metaclass shows.
@@ -87,7 +88,7 @@ class _Look:
         """How many entries it has read. If another thread changes the container, that was all."""
         place = self.places.get(id(container), 0)
         count = 0
-        entries = gc.get_referents(container) if type(container) is living.Cache else container
+        entries = _cached(container) if type(container) is living.Cache else container
         try:
             for entry in itertools.islice(entries, place, place + min(most, self.left)):
                 if entry is None and type(container) in (list, self.array):
@@ -108,6 +109,14 @@ class _Look:
         if address and address not in self.noted:
             self.noted.add(address)
             self.core.mark(self.core.MARK_FILLING, address)
+
+
+def _cached(cache: "Any") -> "list[Any]":
+    """Keys and results of a functools.lru_cache. Behind them its referents are its dict, the function and what else it
+    needs, whose own contents have no bound."""
+    found = gc.get_referents(cache)
+    end = next((i for i in range(max(0, len(found) - _OWN), len(found)) if type(found[i]) is dict), len(found))
+    return found[:end]
 
 
 def _has_room(container: "Any") -> bool:

@@ -92,6 +92,18 @@ def test_a_cache_with_room(bound: int, tmp_path: Path) -> None:
     assert look(cached(held, bound), tmp_path) == addresses(held)
 
 
+def test_what_the_function_of_a_cache_keeps_has_no_bound(tmp_path: Path) -> None:
+    held = tensors(5)
+
+    def encode(i: int) -> Any:
+        return held[i]
+
+    encode.history = tensors(4)  # type: ignore[attr-defined]
+    of = functools.lru_cache(128)(encode)
+    list(map(of, range(len(held))))
+    assert look(of, tmp_path) == addresses(held)
+
+
 @pytest.mark.parametrize(
     "make",
     [
