@@ -38,21 +38,36 @@ def deleting(text: str, places: Iterable[tuple[str, int]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def without_graph(text: str, wanted: Iterable[int]) -> str:
-    """wanted: lines of the statements. Raises ValueError for one that is of no statement without a body."""
-    lines = text.splitlines()
-    statements: set[tuple[int, int]] = set()
-    simple = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.stmt) and not hasattr(one, "body")]
-    for line in wanted:
-        around = [one for one in simple if one.lineno <= line <= (one.end_lineno or one.lineno)]
-        if not around:
-            raise ValueError(f"no statement without a body has line {line}, around which torch.no_grad() could be")
-        statements |= {(one.lineno, one.end_lineno or one.lineno) for one in around}
-    for first, last in sorted(statements, reverse=True):
-        indent = " " * (len(lines[first - 1]) - len(lines[first - 1].lstrip()))
-        inside = [f"    {one}" for one in lines[first - 1 : last]]
-        lines[first - 1 : last] = [f"{indent}with torch.no_grad():", *inside]
-    return "\n".join(lines) + "\n"
+class _Around(ast.NodeTransformer):
+    """with torch.no_grad(): around each statement without a body that has one of these lines."""
+
+    def __init__(self, lines: Iterable[int]) -> None:
+        self.left = set(lines)
+        self._lines = frozenset(self.left)
+
+    def visit(self, node: ast.AST) -> Any:
+        found = self.generic_visit(node)
+        if not isinstance(node, ast.stmt) or hasattr(node, "body") or hasattr(node, "cases"):
+            return found
+        mine = self._lines & set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        if not mine:
+            return found
+        self.left -= mine
+        guard = ast.parse("with torch.no_grad(): pass").body[0]
+        assert isinstance(guard, ast.With)
+        guard.body = [node]
+        return guard
+
+
+def without_graph(text: str, lines: Iterable[int]) -> str:
+    """Raises ValueError for a line that is of no statement without a body."""
+    around = _Around(lines)
+    changed = around.visit(ast.parse(text))
+    if around.left:
+        raise ValueError(
+            f"no statement without a body has line {min(around.left)}, around which torch.no_grad() could be"
+        )
+    return ast.unparse(ast.fix_missing_locations(changed)) + "\n"
 
 
 def texts(program: suite.Program, said: dict[str, Any]) -> dict[str, str]:

@@ -66,6 +66,7 @@ def totals(result: Result) -> dict[str, str]:
         "missed": str(outcomes.count("missed")),
         "false alarms, free": str(sum(alarm.free for alarm in real)),
         "false alarms, trades": str(sum(not alarm.free for alarm in real)),
+        "... of these, rows that say what to make sure of": str(sum(not alarm.is_sure for alarm in real)),
         "proposed, but counted by nobody": str(sum(not alarm.counted for alarm in result.alarms)),
         f"savings proposed, within {SAVING_GOAL:.0%}": _errors(
             [f.error for f in found if f.error is not None], SAVING_GOAL
