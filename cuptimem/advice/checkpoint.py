@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -130,7 +130,8 @@ def levels(blocks: Sequence[Block], roots: frozenset[str] = frozenset()) -> dict
 def _stages(numbered: Mapping[str, set[str]], blocks: Sequence[Block]) -> dict[str, list[str]]:
     """Modules with others in them whose names differ in a number at their end, and what repeats in all of these."""
     names = {block.module for block in blocks if block.category == "activation" and block.module}
-    outer = {".".join(name.split(".")[:i]) for name in names for i in range(1, name.count(".") + 1)}
+    outer = _with_outer(name.rpartition(".")[0] for name in names if "." in name)
+    every = _with_outer(block.module for block in blocks if block.module)  # also those that have parameters alone
     found: dict[str, list[str]] = defaultdict(list)
     for name in sorted(outer):
         if (stage := _STAGE.fullmatch(name)) is not None:
@@ -142,7 +143,7 @@ def _stages(numbered: Mapping[str, set[str]], blocks: Sequence[Block]) -> dict[s
         for patterns, wide, modules in ((stages, f"{stem}*", stages), (inner, f"{stem}*.*", members)):
             if len(patterns) > 1:
                 modules = sorted(modules, key=_natural)
-                levels[wide if matching(blocks, wide) == modules else ",".join(patterns)] = modules
+                levels[wide if _fitting(every, wide) == set(modules) else ",".join(patterns)] = modules
     return levels
 
 
@@ -165,13 +166,18 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 def matching(blocks: Sequence[Block], pattern: str) -> list[str]:
     """Modules whose names fit a pattern, or one of several with commas between them, the outermost ones only."""
-    names = {block.module for block in blocks if block.phase == "forward" and block.module}
-    every = {".".join(name.split(".")[: i + 1]) for name in names for i in range(name.count(".") + 1)}
+    forward = _with_outer(block.module for block in blocks if block.phase == "forward" and block.module)
+    return sorted(_fitting(forward, pattern), key=_natural)
+
+
+def _with_outer(names: Iterable[str]) -> set[str]:
+    """The names, and those of all modules around them."""
+    return {".".join(name.split(".")[: i + 1]) for name in names for i in range(name.count(".") + 1)}
+
+
+def _fitting(names: Iterable[str], pattern: str) -> set[str]:
     patterns = [one.strip() for one in pattern.split(",")]
-    fitting = {
-        name for name in every for one in patterns if fnmatchcase(name, one) and name.count(".") == one.count(".")
-    }
-    return sorted(fitting, key=_natural)
+    return {name for name in names for one in patterns if fnmatchcase(name, one) and name.count(".") == one.count(".")}
 
 
 def _call_line(blocks: Sequence[Block], module: str, others: Sequence[str]) -> Frame | None:

@@ -7,13 +7,14 @@ from cuptimem.advice.technique import Change
 from cuptimem.report.stacks import Frame, Stack
 from cuptimem.trainer_settings import TRAINERS, Trainer, trainer_of
 
+_OPTIMIZER = ("fused", "sgd", "adam8bit", "factored")
 _WHOLE = ("accumulate", "half_model")  # they change the loop, or the whole model, whichever line they are found at
 
 
 def in_settings(program: Program, technique: str, change: Change) -> Change:
     """The change as a setting, at the line that makes the settings, or that leads to the loop; as it is where the
     trainer has no such setting, or what is changed is the program's own."""
-    trainer, loop = _of(program)
+    trainer, loop = _of(program, technique)
     if trainer is None or technique not in trainer.settings or loop is None:
         return change
     is_loops = change.frame is not None and change.frame.same_line(loop)
@@ -22,12 +23,18 @@ def in_settings(program: Program, technique: str, change: Change) -> Change:
     if technique == "checkpoint" and not change.write.startswith("model.gradient_checkpointing_enable()"):
         return change
     made = (program.beside or program).trainers.get(trainer.name)
-    return replace(change, frame=made or loop, write=trainer.write(technique, made is not None))
+    write = trainer.write(technique, made is not None)
+    if program.beside is None and technique in _OPTIMIZER:  # a recording does not say who makes the optimizer
+        write = f"{write}; where it is given an optimizer, {change.write}"
+    return replace(change, frame=made or loop, write=write)
 
 
-def _of(program: Program) -> tuple[Trainer | None, Frame | None]:
-    """The trainer of the steps, and the program's line that leads to its loop."""
-    stacks = {id(block.of): block.of.stack for block in program.blocks if block.step >= 0}.values()
+def _of(program: Program, technique: str) -> tuple[Trainer | None, Frame | None]:
+    """The trainer that runs backward passes and steps optimizers, of an evaluation any, and the program's line that
+    leads to its loop."""
+    of = {id(block.of): block.of for block in program.blocks if block.step >= 0}.values()
+    trains = [one for one in of if one.phase in ("backward", "optimizer") or technique == "keep_evaluation"]
+    stacks = (stack for one in trains for stack in (one.stack, one.origin))
     found = [(one, stack) for stack in stacks if (one := trainer_of(frame.file for frame in stack)) is not None]
     trainer, stack = min(found, key=lambda one: TRAINERS.index(one[0]), default=(None, ()))
     return trainer, None if trainer is None else _loop(trainer, stack)

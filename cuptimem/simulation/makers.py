@@ -28,14 +28,19 @@ class Makers:
         self._others: list[tuple[int, Line]] = []
         self._seen: dict[int, weakref.ref[Any]] = {}
         self._of_data: dict[int, Line] = {}  # of a dataset, by id: its DataLoader's
-        self.trainers: dict[str, Line] = {}
+        self._trainers: dict[str, set[Line]] = {}
 
     def start(self) -> None:
         """Before the program's first line."""
         for made in (Optimizer, DataLoader):
             patch(made, "__init__", self._noting)
         patch(DataLoader, "__iter__", self._iterating)
-        note_trainers(self.trainers)
+        note_trainers(self._trainers)
+
+    @property
+    def trainers(self) -> dict[str, Line]:
+        """By name, of those whose settings one line makes: of several it is not known which are in use."""
+        return {name: next(iter(lines)) for name, lines in self._trainers.items() if len(lines) == 1}
 
     @property
     def loaders(self) -> list[tuple[int, Line]]:
@@ -83,15 +88,15 @@ class Makers:
             (self._of_training if torch.is_grad_enabled() else self._others).append((size, line))
 
 
-def note_trainers(lines: dict[str, Line]) -> None:
-    """By name of the trainer: the first line of the program that makes its settings, or the trainer itself."""
+def note_trainers(lines: dict[str, set[Line]]) -> None:
+    """By name of the trainer: the lines of the program that make its settings, or the trainer itself."""
 
     def noting(trainer: str, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def make(this: Any, *arguments: Any, **keywords: Any) -> None:
             line = maker(this)
             if line is not None:
-                lines.setdefault(trainer, line)
+                lines.setdefault(trainer, set()).add(line)
             original(this, *arguments, **keywords)
 
         return make

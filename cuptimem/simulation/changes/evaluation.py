@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils import _pytree
 
 from cuptimem.simulation.changes import calls, sources
-from cuptimem.simulation.changes.change import Change, patch
+from cuptimem.simulation.changes.change import Change, patch, refuse
 
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Assert)
 
@@ -40,8 +40,7 @@ class NoGrad(Change):
         }
         for line in lines:
             if not any(one.lineno <= line <= (one.end_lineno or 0) for one in chosen):
-                self.why_not = f"line {line} is no statement of its own, around which torch.no_grad() could be"
-                return False
+                refuse(f"line {line} is no statement of its own, around which torch.no_grad() could be")
         _Around(chosen).visit(tree)
         self.applied += len(chosen)
         return bool(chosen)

@@ -1,6 +1,8 @@
 """Half precision."""
 
 import functools
+import inspect
+import os
 import sys
 from contextlib import AbstractContextManager
 from typing import Any
@@ -24,7 +26,7 @@ class Autocast(Change):
     def install(self) -> None:
         self._until = calls.UntilBackward(self._context)
         patch(torch.optim.Optimizer, "__init__", self._learning)
-        self._made: dict[str, Line] = {}
+        self._made: dict[str, set[Line]] = {}
         note_trainers(self._made)
         if (accelerator := getattr(sys.modules.get("accelerate"), "Accelerator", None)) is not None:
             patch(accelerator, "__init__", self._accelerating)
@@ -34,15 +36,17 @@ class Autocast(Change):
 
         @functools.wraps(original)
         def init(this: Any, *arguments: Any, **keywords: Any) -> None:
-            # A third argument that has no name is that. One that transformers makes has the precision of its Trainer.
-            is_own = len(arguments) < 3 and is_programs(sys._getframe(1).f_code.co_filename)
-            if is_own and keywords.get("mixed_precision") in (None, "no"):
-                keywords["mixed_precision"] = self.value
+            given = inspect.signature(original).bind(this, *arguments, **keywords)
+            # One that transformers makes has the precision of its Trainer. All of a process share one state.
+            is_own = is_programs(sys._getframe(1).f_code.co_filename) and not _is_accelerating()
+            is_plain = given.arguments.get("mixed_precision") in (None, "no")
+            if is_plain and (is_own or self._has_accelerator):
+                given.arguments["mixed_precision"] = self.value
                 self._has_accelerator = True
                 self.applied += 1
                 self.write = f'Accelerator(mixed_precision="{self.value}")'
                 self.saw(1)
-            original(this, *arguments, **keywords)
+            original(*given.args, **given.kwargs)
 
         return init
 
@@ -63,10 +67,17 @@ class Autocast(Change):
         self.write = f"with torch.autocast({self.device!r}, dtype={dtype}): around forward and loss"
         self.saw(self._until.given)
         trainer = trainer_of(place[0] for place in all_places(sys._getframe(1)))
-        if trainer is not None and trainer.name in self._made and self.value == "bf16":
+        made = self._made.get(trainer.name, set()) if trainer is not None else set()
+        if trainer is not None and len(made) == 1 and self.value == "bf16":
             self.write = trainer.write("autocast", is_made=True)
-            file, function, line = self._made[trainer.name]
+            ((file, function, line),) = made
             self._weights.clear()
             self.saw_at((file, line, function), 1)
         context: AbstractContextManager[Any] = torch.autocast(self.device, dtype)
         return context
+
+
+def _is_accelerating() -> bool:
+    """Whether there is an Accelerator, or a launcher has chosen a precision for the first."""
+    state = getattr(sys.modules.get("accelerate.state"), "AcceleratorState", None)
+    return bool(getattr(state, "_shared_state", None)) or os.environ.get("ACCELERATE_MIXED_PRECISION", "no") != "no"

@@ -21,10 +21,11 @@ from cuptimem.advice import (
     precision,
     recorded,
     release,
+    trainers,
 )
 from cuptimem.advice.program import GAP, Program, call_line
 from cuptimem.advice.readers import Readers
-from cuptimem.advice.technique import Rule
+from cuptimem.advice.technique import Change, Rule
 from cuptimem.report.contents import Contributor
 from cuptimem.report.lives import LifeBlocks, LifeSteps, Lives
 from cuptimem.report.stacks import Frame
@@ -198,6 +199,27 @@ def test_stages_whose_names_end_in_a_number() -> None:
     assert set(checkpoint.levels(blocks[:-2])) == {"net.layer1.*", "net.layer2.*", "net.layer*", "net.layer*.*"}
     assert checkpoint.matching(blocks, "net.layer1.*, net.layer2.*") == inner
     assert checkpoint.matching(blocks, "net.layer1,net.layer2.1") == ["net.layer1", "net.layer2.1"]
+
+
+def test_settings_of_the_trainer_that_has_the_backward_pass() -> None:
+    """Not of one that only evaluates in the program's own loop. A recording does not say who makes the optimizer."""
+    inner = Frame("/venv/lib/python3.11/site-packages/transformers/trainer.py", "Trainer.loop", 9)
+    calls = Frame("train.py", "main", 7)
+    for phase, taken in (("backward", True), ("forward", False)):
+        one = program((10, 20, 100, 0, contributor(phase, "temporary", inner, calls)))
+        own = Change(one.blocks, calls, "torch.optim.SGD without momentum")
+        changed = trainers.in_settings(one, "sgd", own)
+        accumulated = trainers.in_settings(one, "accumulate", replace(own, frame=LOOP))
+        if not taken:
+            assert (changed, accumulated) == (own, replace(own, frame=LOOP))
+            continue
+        assert changed.frame == accumulated.frame == calls
+        assert changed.write == (
+            'TrainingArguments(optim="sgd") for the Trainer of this line; where it is given an optimizer, '
+            "torch.optim.SGD without momentum"
+        )
+        assert accumulated.write.startswith("TrainingArguments(gradient_accumulation_steps=2) with half of ")
+        assert trainers.in_settings(one, "sgd", replace(own, frame=LOOP)).frame == LOOP  # an optimizer of its own
 
 
 def with_evaluation(size: int, loop: str = "evaluation") -> Program:
