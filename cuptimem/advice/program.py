@@ -217,7 +217,7 @@ class Program:
     @cached_property
     def extended(self) -> frozenset[Stack]:
         """Where a result is made to which each step adds as much, as in `logits = torch.cat([logits, new])`.
-        More and smaller batches leave as large a one. A cache of keys and values begins anew with each answer."""
+        More and smaller batches leave as large a one. A cache of keys and values begins again with each answer."""
         made: dict[Stack, list[Block]] = {}
         for block in self.blocks:
             if block.step >= 0 and block.end_step != block.step:

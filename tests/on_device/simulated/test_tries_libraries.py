@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,11 @@ PAIRS = (
 )
 
 
-def ask(folder: Path, requests: Sequence[Mapping[str, Any]]) -> list[Any]:
+def answer(folder: Path, *words: str | Path, given: object = None) -> Any:
+    """What Python prints as JSON."""
     done = subprocess.run(
-        [PYTHON, "-c", DRIVER],
-        input=json.dumps(list(requests)),
+        [PYTHON, *words],
+        input=json.dumps(given),
         cwd=folder,
         env=clean_environment() | {"HF_HUB_OFFLINE": "1"},
         capture_output=True,
@@ -39,8 +39,7 @@ def ask(folder: Path, requests: Sequence[Mapping[str, Any]]) -> list[Any]:
         timeout=900,
     )
     assert done.returncode == 0, done.stderr
-    found: list[Any] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +55,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
             for given, by_hand in (("", ()), (change, ()), ("", ("--hand", change)))
         ]
     requests[len(PAIRS)] = [{"words": [str(TRIED / "trainer.py")], "change": "step_in_backward"}]
-    return asked_once(lambda several: ask(tmp_path_factory.mktemp("tries"), several), requests)
+    folder = tmp_path_factory.mktemp("tries")
+    return asked_once(lambda several: list(answer(folder, "-c", DRIVER, given=list(several))), requests)
 
 
 @pytest.mark.parametrize("number", range(len(PAIRS)), ids=["-".join(row[:2]) for row in PAIRS])
@@ -100,16 +100,8 @@ def test_what_to_write_is_a_setting_of_the_trainer(program: str, tmp_path: Path)
     path = TRIED / f"{program}.py"
     line, written = WRITTEN[program]
     asked = [word for change in written for word in ("--change", change)]
-    done = subprocess.run(
-        [PYTHON, "-m", "cuptimem", "advice", "--try", "--json", *asked, path],
-        cwd=tmp_path,
-        env=clean_environment() | {"HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
-    tried = {row["change"]: row for row in json.loads(done.stdout)["tried"]}
+    found = answer(tmp_path, "-m", "cuptimem", "advice", "--try", "--json", *asked, path)
+    tried = {row["change"]: row for row in found["tried"]}
     # What is tried without a prediction says itself where and what.
     rows = {change: row["proposal"] or {"line": row["frame"], "write": row["write"]} for change, row in tried.items()}
     lines = path.read_text().splitlines()
