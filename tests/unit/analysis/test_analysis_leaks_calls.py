@@ -94,12 +94,15 @@ def others(p: Program, steps: int) -> None:
         p.drop(p.new(500, CALL + 21))
 
 
+@pytest.mark.parametrize("at_exit", [False, True])
 @pytest.mark.parametrize(("between", "reason"), [(10, "stopped"), (0, "one pass")])
-def test_a_result_that_the_next_run_replaces(verdicts: Verdicts, between: int, reason: str) -> None:
+def test_a_result_that_the_next_run_replaces(verdicts: Verdicts, between: int, reason: str, at_exit: bool) -> None:
     """A notebook's cell, `logits = [model(x) for x in batches]`, run twice: the new list replaces the old one. With
-    nothing between, one run whose list is trimmed looks the same."""
+    nothing between, one run whose list is trimmed looks the same. at_exit: an exit handler does all the work."""
     p = Program()
     model(p)
+    if at_exit:
+        p.t.mark(EXIT)
     answer(p, keep=True)
     first, p.kept = p.kept, []
     others(p, between)
