@@ -34,7 +34,8 @@ def _read(program: Program, blocks: list[Block]) -> Change | str:
         return "no variable of the program holds at the peak what is not read again"
     first, *others = chosen
     also = [f", {one.name} behind {_statement(one, f'line {one.line}')}" for one in others]
-    return Change(edited, first.frame, f"del {first.name} behind {_statement(first, 'this line')}{''.join(also)}")
+    write = f"del {first.name} behind {_statement(first, 'this line')}{''.join(also)}"
+    return Change(edited, first.frame, write, variables=tuple(chosen))
 
 
 def released(program: Program, blocks: list[Block]) -> tuple[list[Block], list[Variable]]:

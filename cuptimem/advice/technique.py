@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cuptimem.advice.program import Block, Program
+from cuptimem.advice.readers import Variable
 from cuptimem.report.advice import Confidence
 from cuptimem.report.stacks import Frame
 
@@ -22,6 +23,7 @@ class Change:
     operators: tuple[tuple[str, int, str, str], ...] = ()  # in place: the file, the line, the operator and the operand
     is_sure: bool = True
     lines: tuple[Frame, ...] = ()
+    variables: tuple[Variable, ...] = ()  # of release: those that it deletes
     value: str = ""  # with which what-if and a try do the same; "": that of the technique's name alone
 
 

@@ -83,7 +83,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _estimated(options: argparse.Namespace, report: Report, asked: Sequence[_Changes]) -> int:
-    found = [advice.estimate(report, options.device, **dict(changes)) for changes in asked]
+    adviser = advice.Adviser(report, options.device)
+    found = [adviser.estimate(**dict(changes)) for changes in asked]
     if options.json:
         as_json = json.estimate(report, found[0]) if options.combinations is None else json.estimates(report, found)
         json.show(as_json, json_options.bounds(options))

@@ -20,6 +20,7 @@ from cuptimem.output.text import terminal
 from cuptimem.report.advice import Advice, Proposal
 
 if TYPE_CHECKING:
+    from cuptimem.advice import Adviser
     from cuptimem.advice.readers import Readers
     from cuptimem.report.model import Report
     from cuptimem.simulation.tries import Tried
@@ -177,27 +178,32 @@ def _report(trace: str) -> "Report":
     return load.analyze(trace, with_lives=True)
 
 
+@cache
+def adviser(trace: str, readers: str) -> "Adviser":
+    """Of the program as it is, recorded there, and what reads its blocks, where a run wrote that."""
+    from cuptimem.advice import Adviser
+
+    return Adviser(_report(trace), None, read(readers))
+
+
 def operators_in_place(trace: str, readers: str) -> tuple[tuple[str, int, str, str], ...]:
     """The operators that the proposal of in_place names, for its try."""
-    from cuptimem import advice
-
-    return advice.operators_in_place(_report(trace), read(readers))
+    return adviser(trace, readers).operators_in_place()
 
 
 def places(trace: str, readers: str) -> dict[str, str]:
     """What the advice names, for the tries: of `release` variables and lines by file, as JSON, of `no_grad` lines by
     file, of `checkpoint` modules."""
-    from cuptimem import advice
-
-    if (found := read(readers)) is None:
+    if read(readers) is None:
         return {}
+    found = adviser(trace, readers)
     variables: dict[str, list[tuple[str, int]]] = {}
-    for one in advice.unread(found):
+    for one in found.released():
         variables.setdefault(one.file, []).append((one.name, one.line))
     lines: dict[str, list[int]] = {}
-    for frame in advice.without_graph(found):
+    for frame in found.without_graph():
         lines.setdefault(frame.file, []).append(frame.line)
-    named = {"release": json.dumps(variables), "checkpoint": advice.checkpointed(_report(trace), found)}
+    named = {"release": json.dumps(variables), "checkpoint": found.checkpointed()}
     return named | ({"no_grad": json.dumps(lines)} if lines else {})
 
 
@@ -207,10 +213,9 @@ def predict(trace: str, readers: str, tried: Sequence[str]) -> tuple[Advice, dic
     readers: what that run wrote of them, if it did. A change that is no technique, or that does not apply, has no
     prediction.
     """
-    from cuptimem import advice
     from cuptimem.simulation import changes
 
-    report, known = _report(trace), read(readers)
+    known = adviser(trace, readers)
     predicted = {}
     for change in tried:
         # "*" is all modules: a technique has no value for that.
@@ -218,7 +223,7 @@ def predict(trace: str, readers: str, tried: Sequence[str]) -> tuple[Advice, dic
             name: True if value in ("", "*") else value for name, value in changes.parse(change)
         }
         try:
-            predicted[change] = advice.estimate(report, None, known, **asked).bytes
+            predicted[change] = known.estimate(**asked).bytes
         except Error:
             continue
-    return advice.advise(report, None, known), predicted
+    return known.advise(), predicted

@@ -119,8 +119,8 @@ def _predict(trace: str, size: int) -> Callable[[int], int]:
     from cuptimem import advice
     from cuptimem.report import load
 
-    report = load.analyze(trace, with_lives=True)
-    return lambda other: advice.estimate(report, None, batch=f"{other}:{size}").bytes
+    adviser = advice.Adviser(load.analyze(trace, with_lives=True))
+    return lambda other: adviser.estimate(batch=f"{other}:{size}").bytes
 
 
 def _positive(value: str) -> int:

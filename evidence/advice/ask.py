@@ -57,7 +57,6 @@ def what_if(change: suite.Change) -> str:
 
 PREDICT = """\
 import contextlib, json, sys
-from cuptimem import advice
 from cuptimem.cli import advice_try
 from cuptimem.errors import Error
 from cuptimem.output import json as output
@@ -65,15 +64,15 @@ from cuptimem.report import load
 from cuptimem.simulation import changes
 
 trace, readers, wanted = json.load(sys.stdin)
-report, lives, what_if = load.analyze(trace, with_lives=True), advice_try.read(readers), {}
+adviser, what_if = advice_try.adviser(trace, readers), {}
 for key, text in wanted.items():
     name, _, value = text.partition("=")
     try:
-        what_if[key] = {"bytes": advice.estimate(report, None, lives, **{name: value or True}).bytes}
+        what_if[key] = {"bytes": adviser.estimate(**{name: value or True}).bytes}
     except Error as error:
         what_if[key] = {"error": str(error)}
-found = {"advice": output.advice(load.analyze(trace), advice_try.predict(trace, readers, [])[0]), "what_if": what_if}
-if lives is not None:
+found = {"advice": output.advice(load.analyze(trace), adviser.advise()), "what_if": what_if}
+if readers:
     places = advice_try.places(trace, readers)
     found |= {"released": json.loads(places["release"]), "without_graph": places.get("no_grad", "")}
     found |= {"in_place": advice_try.operators_in_place(trace, readers)}

@@ -130,7 +130,7 @@ def _states(parameter: Any) -> dict[str, Any]:
         if size < _LEAST:
             made[name] = torch.zeros(size, dtype=torch.float32, device=parameter.device)
             continue
-        made[name] = torch.zeros(size, dtype=torch.uint8, device=parameter.device)
+        made[name] = torch.empty(size, dtype=torch.uint8, device=parameter.device)  # nothing reads it
         made[f"absmax of {name}"] = torch.zeros(-(-size // _BLOCK), dtype=torch.float32, device=parameter.device)
     return made
 

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
 PROGRAM = Path(__file__).with_name("tried") / "unread.py"
 DRIVER = """
 import json, sys
-from cuptimem.advice import advise, operators_in_place
+from cuptimem.advice import Adviser
 from cuptimem.advice.readers import Readers
 from cuptimem.cli import advice_try
 from cuptimem.report import load
@@ -29,7 +29,8 @@ with tries.Server("h100") as server:
         mine["read"] = server.run(words, "", steps, trace=f"{case}.json.cmem", readers=f"{case}.json").peak_bytes
         plain, read = (load.analyze(f"{case}.{name}", with_lives=True) for name in ("cmem", "json.cmem"))
         readers = Readers(read, f"{case}.json")
-        advised = advise(plain, None, readers)
+        adviser = Adviser(plain, None, readers)
+        advised = adviser.advise()
         for one in advised.proposals:
             if one.free or one.technique in ("in_place", "no_grad"):
                 mine[one.technique] = {"bytes": one.bytes, "line": one.frame.line, "cost": one.cost, "free": one.free}
@@ -41,7 +42,7 @@ with tries.Server("h100") as server:
             values = advice_try.places(f"{case}.cmem", f"{case}.json")
             mine["no_grad tried"] = server.run(words, "no_grad", steps, values=values).peak_bytes
         if "in_place" in changes:
-            operators = operators_in_place(plain, readers)
+            operators = adviser.operators_in_place()
             mine["in_place tried"] = server.run(words, "in_place", steps, operators=operators).peak_bytes
 print(json.dumps(found))
 """

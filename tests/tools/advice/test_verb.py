@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 import cuptimem
-import cuptimem.advice
+import cuptimem.advice.adviser
+from cuptimem.advice import Adviser
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.cli import main
 from cuptimem.errors import Error
 from cuptimem.notebook import display
 from cuptimem.output.text import advice_views, text
 from cuptimem.report.advice import Advice, Estimate, Proposal, Rejected
-from cuptimem.report.model import Report
 from cuptimem.report.stacks import Frame
 from tests.event_kinds import THREAD
 from tests.unit.analysis import craft
@@ -84,11 +84,11 @@ def test_what_if_that_does_not_apply(trace: str, capsys: pytest.CaptureFixture[s
 def test_combinations(trace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked = []
 
-    def estimate(report: Report, device: str | None, **changes: object) -> Estimate:
+    def estimate(_: Adviser, **changes: object) -> Estimate:
         asked.append(changes)
         return Estimate("cpu", 100, 100 - 10 * len(asked), tuple((name, "") for name in changes), "exact")
 
-    monkeypatch.setattr("cuptimem.advice.estimate", estimate)
+    monkeypatch.setattr(Adviser, "estimate", estimate)
     both = ["--change", "optimizer=sgd,checkpoint=layer.1,layer.2", "--change", "fused+batch=x2"]
     assert main(["advice", *both, trace]) == 0
     assert asked == [{"sgd": True, "checkpoint": "layer.1,layer.2"}, {"fused": True, "batch": "x2"}]
@@ -113,7 +113,7 @@ def test_what_does_not_go_together(trace: str, capsys: pytest.CaptureFixture[str
     one = Technique("one", True, "exact", lambda program, blocks, value: Change(blocks, None, ""))
     two = replace(one, name="two", without=("one",))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cuptimem.advice, "TECHNIQUES", (one, two))
+        patch.setattr(cuptimem.advice.adviser, "TECHNIQUES", (one, two))
         for names in (("one", "two"), ("two", "one")):
             with pytest.raises(Error, match=f"^{names[1]} does not go together with {names[0]}$"):
                 cuptimem.estimate(report, **dict.fromkeys(names, True))
