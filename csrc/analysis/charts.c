@@ -350,8 +350,9 @@ static bool see_block(charts *t, const cm_change *c, uint64_t time_ns)
 
 static bool offer_living(charts *t)
 {
-    for (const cm_block *b = NULL;
-         t->with_blocks && (b = cm_blocks_next(&t->run->replay->blocks, b)) != NULL;) {
+    size_t at = 0;
+    for (const cm_block *b;
+         t->with_blocks && (b = cm_blocks_next(&t->run->replay->blocks, &at)) != NULL;) {
         cm_chart_block block = drawn(t, b);
         if (!offer(t, &block, b->device, b->made))
             return false;

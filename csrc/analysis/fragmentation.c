@@ -167,7 +167,8 @@ static bool collect(layout *p, uint16_t number)
     if (!divide(p))
         return false;
     const cm_blocks *blocks = &p->replay->blocks;
-    for (const cm_block *block = NULL; (block = cm_blocks_next(blocks, block)) != NULL;) {
+    size_t at = 0;
+    for (const cm_block *block; (block = cm_blocks_next(blocks, &at)) != NULL;) {
         if (block->direct || block->device != number)
             continue;
         if (!cm_grow((void **)&p->block, &p->block_capacity, p->blocks + 1, sizeof *p->block))

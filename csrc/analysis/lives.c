@@ -87,7 +87,8 @@ static void *create(const cm_run *run)
     know_devices(l);
     if (!run->options->lives)
         return l;
-    for (const cm_block *b = NULL; (b = cm_blocks_next(&run->replay->blocks, b)) != NULL;)
+    size_t at = 0;
+    for (const cm_block *b; (b = cm_blocks_next(&run->replay->blocks, &at)) != NULL;)
         if (!add(l, b, 0)) {
             cm_part_lives.destroy(l);
             return NULL;

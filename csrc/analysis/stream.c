@@ -325,16 +325,13 @@ static bool list_start(cm_stream *s, cm_item *item)
                           .device = (int16_t)(s->device - 1)};
         return true;
     }
-    while (s->slot < replay->blocks.slots) {
-        const cm_block *block = &replay->blocks.slot[s->slot++];
-        if (!block->alive)
-            continue;
-        *item = (cm_item){.kind = CM_ITEM_START};
-        fill_block(s, item, block);
-        item->step = -1;
-        return true;
-    }
-    return false;
+    const cm_block *block = cm_blocks_next(&replay->blocks, &s->slot);
+    if (block == NULL)
+        return false;
+    *item = (cm_item){.kind = CM_ITEM_START};
+    fill_block(s, item, block);
+    item->step = -1;
+    return true;
 }
 
 /* Before the records: the state at the start, then the step bounds up to here. */

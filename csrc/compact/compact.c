@@ -55,7 +55,7 @@ void cm_compact_free(cm_compaction *c)
 
 uint64_t cm_compact_bytes(const cm_compaction *c)
 {
-    return sizeof *c + c->capacity * sizeof *c->items + c->blocks.slots * sizeof *c->blocks.slot +
+    return sizeof *c + c->capacity * sizeof *c->items + cm_blocks_bytes(&c->blocks) +
            c->made.slots * sizeof *c->made.slot + c->todo_capacity * sizeof *c->todo +
            c->thread_capacity * sizeof *c->threads + c->stack_seen_bytes +
            (c->driver.given.slots + c->driver.events.slots + c->driver.records.slots +

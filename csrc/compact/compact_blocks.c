@@ -346,7 +346,8 @@ void cm_compact_see_reserved(cm_compaction *c, const cm_event *e, uint32_t at)
 static int64_t count_live_bytes(const cm_compaction *c, size_t number)
 {
     int64_t bytes = 0;
-    for (const cm_block *b = NULL; (b = cm_blocks_next(&c->blocks, b)) != NULL;)
+    size_t at = 0;
+    for (const cm_block *b; (b = cm_blocks_next(&c->blocks, &at)) != NULL;)
         if (b->device == number)
             bytes += b->size;
     return bytes;

@@ -8,6 +8,7 @@
 
 void cm_blocks_clear(cm_blocks *blocks)
 {
+    cm_pool_clear(&blocks->block);
     free(blocks->slot);
     free(blocks->note);
     *blocks = (cm_blocks){0};
@@ -16,13 +17,19 @@ void cm_blocks_clear(cm_blocks *blocks)
 bool cm_blocks_copy(cm_blocks *copy, const cm_blocks *blocks)
 {
     *copy = *blocks;
-    copy->note = NULL;
-    if (cm_copy((void **)&copy->slot, blocks->slot, blocks->slots, sizeof *blocks->slot) &&
-        (blocks->note == NULL ||
-         cm_copy((void **)&copy->note, blocks->note, blocks->slots, sizeof *blocks->note)))
+    copy->slot = copy->note = NULL;
+    if (cm_pool_copy(&copy->block, &blocks->block, sizeof(cm_block)) &&
+        cm_copy((void **)&copy->slot, blocks->slot, blocks->slots, sizeof *blocks->slot) &&
+        cm_copy((void **)&copy->note, blocks->note, blocks->note_capacity, sizeof *blocks->note))
         return true;
     cm_blocks_clear(copy);
     return false;
+}
+
+size_t cm_blocks_bytes(const cm_blocks *blocks)
+{
+    return blocks->block.highest * sizeof(cm_block) + blocks->slots * sizeof *blocks->slot +
+           blocks->note_capacity * sizeof *blocks->note;
 }
 
 static uint64_t hash_of(const cm_blocks *blocks, uint16_t device, uint64_t address)
@@ -36,26 +43,25 @@ typedef struct place {
     uint16_t device;
 } place;
 
-static bool is_alive(const void *entry)
+static const cm_block *block_at(const void *blocks, const void *entry)
 {
-    return ((const cm_block *)entry)->alive;
+    return cm_blocks_numbered(blocks, *(const uint32_t *)entry);
 }
 
 static uint64_t hash(const void *blocks, const void *entry)
 {
-    const cm_block *block = entry;
+    const cm_block *block = block_at(blocks, entry);
     return hash_of(blocks, block->device, block->address);
 }
 
 static bool is(const void *blocks, const void *entry, const void *wanted)
 {
-    (void)blocks;
-    const cm_block *block = entry;
+    const cm_block *block = block_at(blocks, entry);
     const place *at = wanted;
     return block->address == at->address && block->device == at->device;
 }
 
-static const cm_table_kind by_place = {sizeof(cm_block), 1024, 3, is_alive, hash, is};
+static const cm_table_kind by_place = {sizeof(uint32_t), 1024, 3, cm_table_is_number, hash, is};
 
 static inline size_t find(const cm_blocks *blocks, uint16_t device, uint64_t address)
 {
@@ -66,10 +72,9 @@ static inline size_t find(const cm_blocks *blocks, uint16_t device, uint64_t add
 
 cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address)
 {
-    if (blocks->slots == 0)
-        return NULL;
-    size_t i = find(blocks, device, address);
-    return blocks->slot[i].alive ? &blocks->slot[i] : NULL;
+    uint32_t number = blocks->slots > 0 ? blocks->slot[find(blocks, device, address)] : 0;
+    cm_block *block = number != 0 ? cm_blocks_numbered(blocks, number) : NULL;
+    return block != NULL && block->alive ? block : NULL;
 }
 
 const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_t address)
@@ -77,69 +82,74 @@ const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_
     return cm_blocks_at((cm_blocks *)blocks, device, address);
 }
 
+static bool make_room_for_notes(cm_blocks *blocks)
+{
+    return cm_grow_zeroed((void **)&blocks->note, &blocks->note_capacity,
+                          (size_t)blocks->block.highest + 1, sizeof *blocks->note);
+}
+
 bool cm_blocks_keep_notes(cm_blocks *blocks)
 {
-    if (blocks->slots > 0 && !blocks->noted) {
-        blocks->note = calloc(blocks->slots, sizeof *blocks->note);
-        if (blocks->note == NULL)
-            return false;
-    }
+    if (!blocks->noted && !make_room_for_notes(blocks))
+        return false;
     blocks->noted = true;
     return true;
 }
 
-static bool rebuild(cm_blocks *blocks, size_t slots, bool keyed)
+uint32_t *cm_blocks_note(const cm_blocks *blocks, const cm_block *block)
 {
-    cm_blocks larger = {.slots = slots, .count = blocks->count, .keyed = keyed};
-    larger.slot = calloc(larger.slots, sizeof *larger.slot);
-    if (larger.slot == NULL || (blocks->noted && !cm_blocks_keep_notes(&larger))) {
-        free(larger.slot);
-        return false;
-    }
-    for (size_t i = 0; i < blocks->slots; i++) {
-        const cm_block *old = &blocks->slot[i];
-        if (!old->alive)
-            continue;
-        size_t at = find(&larger, old->device, old->address);
-        larger.slot[at] = *old;
-        if (blocks->noted)
-            larger.note[at] = blocks->note[i];
-    }
-    free(blocks->slot);
-    free(blocks->note);
-    *blocks = larger;
-    return true;
+    return &blocks->note[blocks->slot[find(blocks, block->device, block->address)]];
+}
+
+/* The slot for a block there, after few others; SIZE_MAX: out of memory. */
+static size_t make_room(cm_blocks *blocks, uint16_t device, uint64_t address)
+{
+    void **slot = (void **)&blocks->slot;
+    if (!cm_table_make_room(&by_place, blocks, slot, &blocks->slots, blocks->count))
+        return SIZE_MAX;
+    size_t at = find(blocks, device, address);
+    size_t far = (at - hash_of(blocks, device, address)) & (blocks->slots - 1);
+    if (far <= CM_HASH_LONG || blocks->keyed)
+        return at;
+    blocks->keyed = true;
+    return cm_table_rebuild(&by_place, blocks, slot, &blocks->slots, blocks->slots)
+               ? find(blocks, device, address)
+               : SIZE_MAX;
 }
 
 cm_block *cm_blocks_reserve(cm_blocks *blocks, uint16_t device, uint64_t address)
 {
-    if (blocks->count * 4 >= blocks->slots * by_place.quarters &&
-        !rebuild(blocks, blocks->slots ? blocks->slots * 2 : by_place.least, blocks->keyed))
+    size_t at = make_room(blocks, device, address);
+    if (at == SIZE_MAX)
         return NULL;
-    size_t i = find(blocks, device, address);
-    size_t far = (i - hash_of(blocks, device, address)) & (blocks->slots - 1);
-    if (far <= CM_HASH_LONG || blocks->keyed)
-        return &blocks->slot[i];
-    if (!rebuild(blocks, blocks->slots, true))
+    if (blocks->slot[at] != 0)
+        return cm_blocks_numbered(blocks, blocks->slot[at]);
+    uint32_t number = cm_pool_add(&blocks->block, sizeof(cm_block));
+    if (number == 0 || (blocks->noted && !make_room_for_notes(blocks)))
         return NULL;
-    return &blocks->slot[find(blocks, device, address)];
+    blocks->slot[at] = number;
+    blocks->count++;
+    if (blocks->noted)
+        blocks->note[number] = 0;
+    cm_block *reserved = cm_blocks_numbered(blocks, number);
+    *reserved = (cm_block){.address = address, .device = device};
+    return reserved;
 }
 
-void cm_blocks_fill(cm_blocks *blocks, cm_block *slot, const cm_block *block)
+void cm_blocks_fill(cm_blocks *blocks, cm_block *reserved, const cm_block *block)
 {
-    blocks->count += !slot->alive;
-    *slot = *block;
-    slot->alive = true;
-    if (blocks->noted)
-        blocks->note[slot - blocks->slot] = 0;
+    if (reserved->alive && blocks->noted)
+        *cm_blocks_note(blocks, reserved) = 0;
+    *reserved = *block;
+    reserved->alive = true;
 }
 
 const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block)
 {
-    cm_block *slot = cm_blocks_reserve(blocks, block->device, block->address);
-    if (slot != NULL)
-        cm_blocks_fill(blocks, slot, block);
-    return slot;
+    cm_block *reserved = cm_blocks_reserve(blocks, block->device, block->address);
+    if (reserved != NULL)
+        cm_blocks_fill(blocks, reserved, block);
+    return reserved;
 }
 
 bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_block *out,
@@ -147,20 +157,15 @@ bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_blo
 {
     if (blocks->slots == 0)
         return false;
-    size_t hole = find(blocks, device, address);
-    cm_block *slot = blocks->slot;
-    if (!slot[hole].alive)
+    size_t at = find(blocks, device, address);
+    uint32_t number = blocks->slot[at];
+    if (number == 0 || !cm_blocks_numbered(blocks, number)->alive)
         return false;
-    *out = slot[hole];
+    *out = *cm_blocks_numbered(blocks, number);
     if (note != NULL)
-        *note = blocks->noted ? blocks->note[hole] : 0;
-    for (size_t i; (i = cm_table_filler(&by_place, blocks, slot, blocks->slots, hole)) != SIZE_MAX;
-         hole = i) {
-        slot[hole] = slot[i];
-        if (blocks->noted)
-            blocks->note[hole] = blocks->note[i];
-    }
-    slot[hole].alive = false;
+        *note = blocks->noted ? blocks->note[number] : 0;
+    cm_table_remove(&by_place, blocks, blocks->slot, blocks->slots, at);
+    cm_pool_remove(&blocks->block, sizeof(cm_block), number);
     blocks->count--;
     return true;
 }

@@ -1,6 +1,7 @@
-/* The live blocks: a hash table keyed by (device, address), 32 bytes an entry, on demand with a
- * note (a number) beside each. One owner, any thread. Pointers into it are valid until the next put
- * or take. */
+/* The live blocks by device and address, 32 bytes each, on demand with a note (a number) beside
+ * each. A hash table has their numbers in a pool, so that it does not hold room for blocks that it
+ * lacks, nor a second copy of them while it grows. One owner, any thread. A pointer to a block is
+ * valid until it is taken. */
 #ifndef CM_HEAP_BLOCKS_H
 #define CM_HEAP_BLOCKS_H
 
@@ -8,13 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../base/pool.h"
+
 typedef struct cm_block {
     uint64_t address;
     int64_t size;
     uint32_t origin;   /* cm_origin: its contributor; grouped: its cohort (cohorts.h) */
     int32_t step;      /* of birth; -1 before the first */
     uint16_t device;   /* number of the device in the replay */
-    bool alive : 1;    /* false: an empty slot */
+    bool alive : 1;    /* false: reserved */
     bool direct : 1;   /* CM_EVF_DIRECT */
     bool made : 1;     /* in the window; false: before it */
     bool labelled : 1; /* the replay has a label for it */
@@ -26,11 +29,13 @@ typedef struct cm_block {
 _Static_assert(sizeof(cm_block) == 32, "the promise of bytes per live block");
 
 typedef struct cm_blocks {
-    cm_block *slot;
-    size_t slots, count; /* slots is 0 or a power of two; walk them to see all blocks */
+    cm_pool block;
+    uint32_t *slot;      /* numbers in it */
+    size_t slots, count; /* slots is 0 or a power of two; count: with reserved ones */
     bool keyed;          /* hashed with the process's secret, see base/hash.h */
     bool noted;
-    uint32_t *note; /* of each slot, or NULL */
+    uint32_t *note; /* by number */
+    size_t note_capacity;
 } cm_blocks;
 
 /* Bytes of the block beyond the request, at most 2^39 - 1. */
@@ -54,11 +59,11 @@ bool cm_blocks_copy(cm_blocks *copy,
 const cm_block *cm_blocks_find(const cm_blocks *blocks, uint16_t device, uint64_t address);
 /* Only its slack, origin, cohort and label may be changed. */
 cm_block *cm_blocks_at(cm_blocks *blocks, uint16_t device, uint64_t address);
-/* The slot of (device, address): of the live block there, or empty and with room for one. NULL: out
- * of memory. */
+/* The live block at (device, address), or one that is reserved for there: not alive. NULL: out of
+ * memory. */
 cm_block *cm_blocks_reserve(cm_blocks *blocks, uint16_t device, uint64_t address);
-/* Fills it, empty or not, before any other call. */
-void cm_blocks_fill(cm_blocks *blocks, cm_block *slot, const cm_block *block);
+/* Fills it, alive or not. Its note is 0. */
+void cm_blocks_fill(cm_blocks *blocks, cm_block *reserved, const cm_block *block);
 /* Adds a block, or overwrites the one with its (device, address). NULL: out of memory. */
 const cm_block *cm_blocks_put(cm_blocks *blocks, const cm_block *block);
 /* Removes one; false: not there. note: receives its note (0 without notes), or NULL. */
@@ -67,21 +72,24 @@ bool cm_blocks_take(cm_blocks *blocks, uint16_t device, uint64_t address, cm_blo
 /* Adds notes to all blocks, 0 at first. false: out of memory. */
 bool cm_blocks_keep_notes(cm_blocks *blocks);
 
-/* The next block in the order of slots, the first one after NULL; NULL: no more. Slots are counted:
- * an empty table has no address that could be added to. */
-static inline const cm_block *cm_blocks_next(const cm_blocks *blocks, const cm_block *after)
+/* Of a block in the table, if blocks have notes; valid until the next block is reserved. */
+uint32_t *cm_blocks_note(const cm_blocks *blocks, const cm_block *block);
+size_t cm_blocks_bytes(const cm_blocks *blocks); /* of memory */
+
+static inline cm_block *cm_blocks_numbered(const cm_blocks *blocks, uint32_t number)
 {
-    size_t i = after == NULL ? 0 : (size_t)(after - blocks->slot) + 1;
-    for (; i < blocks->slots; i++)
-        if (blocks->slot[i].alive)
-            return &blocks->slot[i];
-    return NULL;
+    return cm_pool_at(&blocks->block, sizeof(cm_block), number);
 }
 
-/* Of a block in the table, if blocks have notes. */
-static inline uint32_t *cm_blocks_note(const cm_blocks *blocks, const cm_block *block)
+/* The next live block in the order of slots, from *at = 0 on; NULL: no more. */
+static inline const cm_block *cm_blocks_next(const cm_blocks *blocks, size_t *at)
 {
-    return &blocks->note[block - blocks->slot];
+    while (*at < blocks->slots) {
+        uint32_t number = blocks->slot[(*at)++];
+        if (number != 0 && cm_blocks_numbered(blocks, number)->alive)
+            return cm_blocks_numbered(blocks, number);
+    }
+    return NULL;
 }
 
 #endif

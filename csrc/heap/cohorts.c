@@ -195,12 +195,17 @@ cm_block *cm_replay_loose(const cm_replay *r, size_t *at)
     cm_cohorts *c = r->cohorts;
     if (*at == 0)
         sort_loose(c);
-    while (*at < (c->unlisted ? r->blocks.slots : c->loose_count)) {
-        size_t i = (*at)++;
-        cm_block *block = c->unlisted ? &r->blocks.slot[i]
-                                      : cm_blocks_at((cm_blocks *)&r->blocks, c->loose[i].device,
-                                                     c->loose[i].address);
-        if (block != NULL && block->alive && !block->grouped)
+    cm_block *block;
+    if (c->unlisted) {
+        do
+            block = (cm_block *)cm_blocks_next(&r->blocks, at);
+        while (block != NULL && block->grouped);
+        return block;
+    }
+    while (*at < c->loose_count) {
+        const cm_loose *of = &c->loose[(*at)++];
+        block = cm_blocks_at((cm_blocks *)&r->blocks, of->device, of->address);
+        if (block != NULL && !block->grouped)
             return block;
     }
     return NULL;

@@ -274,7 +274,7 @@ typedef struct entry {
     uint8_t charge;
     uint16_t device;
     uint64_t address;
-    size_t slot;
+    const cm_block *block;
 } entry;
 
 #define COMPARE(field)                                                                             \
@@ -305,17 +305,14 @@ static int by_origin(const void *left, const void *right)
 static bool emit_blocks(extractor *x)
 {
     const cm_blocks *blocks = &x->replay->blocks;
-    size_t count = 0;
+    size_t count = 0, at = 0;
     entry *order = malloc((blocks->count + 1) * sizeof *order);
     if (order == NULL)
         return no_memory(x);
-    for (size_t i = 0; i < blocks->slots; i++) {
-        const cm_block *block = &blocks->slot[i];
-        if (!block->alive)
-            continue;
+    for (const cm_block *block; (block = cm_blocks_next(blocks, &at)) != NULL;) {
         const cm_origin *o = &x->replay->origin[cm_replay_origin(x->replay, block)];
         order[count++] = (entry){phase_rank(o->phase), o->own,         o->stack, o->name, o->charge,
-                                 block->device,        block->address, i};
+                                 block->device,        block->address, block};
     }
     cm_sort(order, count, sizeof *order, by_origin);
     bool fine = true, seeding = true;
@@ -327,8 +324,7 @@ static bool emit_blocks(extractor *x)
             fine = emit(x, PROLOGUE_THREAD, x->plan->begin_ns, seeded);
         }
         if (fine && i < count)
-            fine = emit_block(x, &blocks->slot[order[i].slot],
-                              i == 0 || by_group(&order[i - 1], &order[i]) != 0,
+            fine = emit_block(x, order[i].block, i == 0 || by_group(&order[i - 1], &order[i]) != 0,
                               i + 1 == count || by_group(&order[i + 1], &order[i]) != 0);
     }
     free(order);
@@ -352,7 +348,8 @@ static bool emit_labels(extractor *x)
     const cm_replay *replay = x->replay;
     if (!cm_modules_each(replay->modules, replay->position, emit_module, x))
         return false;
-    for (const cm_block *block = NULL; (block = cm_blocks_next(&replay->blocks, block)) != NULL;) {
+    size_t at = 0;
+    for (const cm_block *block; (block = cm_blocks_next(&replay->blocks, &at)) != NULL;) {
         const cm_label *label = cm_replay_label(replay, block);
         if (label == NULL)
             continue;

@@ -24,14 +24,10 @@ static cm_fate_life *add_live(cm_fates *f, uint64_t key)
         return NULL;
     if (l->key != 0)
         cm_fates_end_life(f, l, true, NULL);
-    else
-        f->alive++;
     *l = (cm_fate_life){.key = key,
                         .birth = (uint32_t)f->list.births - 1,
                         .turn = f->turn,
-                        .updates = f->updates,
-                        .rounds = f->rounds,
-                        .passes = f->passes,
+                        .cycle = (uint32_t)f->cycles,
                         .setup = f->updates == 0 && f->passes == 0,
                         .after = f->forward > 0 && f->forward >= f->cycle};
     return l;
@@ -75,21 +71,19 @@ static bool note_stack(cm_fates *f, cm_fate_life *l, uint32_t stack)
 /* The node that an operator made just before this block. false: out of memory. */
 static bool note_node(cm_fates *f, cm_fate_life *l, const cm_event *e, const cm_fate_thread *t)
 {
-    uint32_t other;
     if (l->made != CM_MADE_FORWARD || e->flags & CM_EVF_IN_NODE || t->node == 0 ||
-        e->stack != t->node_stack || cm_idmap_get(&f->ended, t->node, &other))
+        e->stack != t->node_stack || cm_fates_of_node(f, t->node) != NULL)
         return true;
-    l->node = t->node;
-    return cm_idmap_put(&f->ended, l->node, 0);
+    return cm_fates_put_node(f, l, t->node);
 }
 
 /* A node was destroyed. */
-static CM_OWN_FRAME bool end_node(cm_fates *f, uint64_t sequence)
+static CM_OWN_FRAME void end_node(cm_fates *f, uint64_t sequence)
 {
-    uint32_t ended;
-    if (sequence == 0 || sequence > UINT32_MAX || !cm_idmap_get(&f->ended, sequence, &ended))
-        return true;
-    return cm_idmap_put(&f->ended, sequence, f->turn);
+    cm_fate_life *l =
+        sequence == 0 || sequence > UINT32_MAX ? NULL : cm_fates_of_node(f, (uint32_t)sequence);
+    if (l != NULL)
+        l->node_ended = f->turn;
 }
 
 /* --- records -------------------------------------------------------------------------------- */
@@ -238,7 +232,6 @@ static CM_OWN_FRAME cm_fate_life *single_out(cm_fates *f, int device, uint64_t a
     list->single[list->singles++] = (cm_fate_single){address, l->birth, (uint16_t)device};
     f->singles[block->origin]++;
     f->grouped--;
-    f->alive++;
     return l;
 }
 
@@ -360,10 +353,9 @@ static CM_OWN_FRAME bool see_label(cm_fates *f, uint64_t position, const cm_even
 
 static bool end_cycle(cm_fates *f)
 {
-    if (!cm_grow((void **)&f->last_forward, &f->cycle_capacity, f->cycles + 1,
-                 sizeof *f->last_forward))
+    if (!cm_grow((void **)&f->ended, &f->cycle_capacity, f->cycles + 1, sizeof *f->ended))
         return false;
-    f->last_forward[f->cycles++] = f->forward;
+    f->ended[f->cycles++] = (cm_fate_cycle){f->updates, f->rounds, f->passes, f->forward};
     return true;
 }
 
@@ -376,11 +368,12 @@ static void end_turn(cm_fates *f)
 
 static bool end_pass(cm_fates *f)
 {
+    if (!end_cycle(f))
+        return false;
     f->passes++;
     end_turn(f);
     f->cycle = f->turn;
-    return end_cycle(f) &&
-           cm_gradients_end_pass(&f->unnamed, cm_fate_list_lives, cm_fate_list_name, &f->list);
+    return cm_gradients_end_pass(&f->unnamed, cm_fate_list_lives, cm_fate_list_name, &f->list);
 }
 
 /* --- the first reading ---------------------------------------------------------------------- */
@@ -461,16 +454,15 @@ void cm_fates_free(cm_fates *f)
 {
     if (f == NULL)
         return;
-    free(f->slot);
+    cm_fates_clear_lives(f);
     free(f->singles);
     free(f->inherited);
     cm_idmap_clear(&f->singled);
     cm_idmap_clear(&f->threads);
     free(f->thread);
-    free(f->last_forward);
+    free(f->ended);
     cm_gradients_clear(&f->unnamed);
     cm_fate_list_clear(&f->list);
-    cm_idmap_clear(&f->ended);
     free(f);
 }
 
@@ -479,6 +471,8 @@ void cm_fates_free(cm_fates *f)
  * one. */
 static bool see_update(cm_fates *f, uint64_t optimizer)
 {
+    if (!end_cycle(f))
+        return false;
     bool again = f->in_round == 0;
     for (size_t i = 0; i < f->in_round && !again; i++)
         again = f->round[i] == optimizer;
@@ -492,7 +486,7 @@ static bool see_update(cm_fates *f, uint64_t optimizer)
     f->updated = true;
     end_turn(f);
     f->cycle = f->turn;
-    return end_cycle(f);
+    return true;
 }
 
 static CM_OWN_FRAME bool see_tick(cm_fates *f, const cm_event *e, uint32_t number)
@@ -559,7 +553,8 @@ bool cm_fates_apply(cm_fates *f, uint64_t position, const cm_record *record)
     case CM_EV_NODE_NEW:
         return see_node(f, e, t);
     case CM_EV_NODE_FREE:
-        return end_node(f, e->address);
+        end_node(f, e->address);
+        return true;
     case CM_EV_NODE_RUN:
         return see_run(f, e, t);
     case CM_EV_OOM:
@@ -601,14 +596,11 @@ bool cm_fates_end(cm_fates *f)
     bool fine = f->unnamed.count == 0 || end_pass(f); /* a pass that did not return */
     fine = fine && !f->failed;
     for (size_t i = 0; fine && i < f->slots; i++)
-        if (f->slot[i].key != 0)
-            cm_fates_end_life(f, &f->slot[i], false, NULL);
+        if (f->slot[i] != 0)
+            cm_fates_end_life(f, cm_fates_numbered(f, f->slot[i]), false, NULL);
     if (fine)
         end_cohorts(f);
-    free(f->slot);
-    f->slot = NULL;
-    f->slots = f->alive = 0;
-    cm_idmap_clear(&f->ended);
+    cm_fates_clear_lives(f);
     cm_purposes_end(&f->list.purposes);
     return fine;
 }

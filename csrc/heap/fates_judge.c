@@ -5,7 +5,8 @@ enum { CALLS_TURNS = 2 * CM_FATE_LONG };
 
 static bool is_long(const cm_fates *f, const cm_fate_life *l)
 {
-    uint32_t life = f->updated ? f->rounds - l->rounds : f->passes - l->passes;
+    cm_fate_cycle of = cm_fates_cycle(f, l);
+    uint32_t life = f->updated ? f->rounds - of.rounds : f->passes - of.passes;
     return life >= CM_FATE_LONG;
 }
 
@@ -21,25 +22,21 @@ static bool is_on_device(const cm_fate_life *l)
 }
 
 /* Whether the graph may still need it. */
-static bool is_in_graph(const cm_fates *f, const cm_fate_life *l)
+static bool is_in_graph(const cm_fate_life *l)
 {
-    uint32_t ended;
-    return l->node != 0 && cm_idmap_get(&f->ended, l->node, &ended) && ended == 0;
+    return l->node != 0 && l->node_ended == 0;
 }
 
 /* Whether the graph had it until now. */
 static bool was_in_graph(const cm_fates *f, const cm_fate_life *l)
 {
-    uint32_t ended;
-    return l->node != 0 && cm_idmap_get(&f->ended, l->node, &ended) &&
-           (ended == 0 || ended == f->turn);
+    return l->node != 0 && (l->node_ended == 0 || l->node_ended == f->turn);
 }
 
 /* Whether a forward began after its birth, before the next backward pass or update. */
 static bool is_used_next(const cm_fates *f, const cm_fate_life *l)
 {
-    size_t cycle = (size_t)l->passes + l->updates;
-    return (cycle < f->cycles ? f->last_forward[cycle] : f->forward) > l->turn;
+    return cm_fates_cycle(f, l).last_forward > l->turn;
 }
 
 /* What a block is for, and whether its life has decided that. */
@@ -63,7 +60,8 @@ static verdict open_to(cm_category category)
  * keeps. */
 static bool has_outlived_call(const cm_fates *f, const cm_fate_life *l)
 {
-    return f->updates == l->updates + 1 && f->pass_updates == l->updates && f->passes > l->passes &&
+    cm_fate_cycle of = cm_fates_cycle(f, l);
+    return f->updates == of.updates + 1 && f->pass_updates == of.updates && f->passes > of.passes &&
            !l->inherited &&
            cm_attribution_shared(f->replay->attribution, f->pass, l->stack) > f->running;
 }
@@ -78,7 +76,7 @@ static verdict judge_late(const cm_fates *f, const cm_fate_life *l, bool gone)
             return decided(CM_CATEGORY_KEPT);
         return decided(given ? CM_CATEGORY_INPUT : CM_CATEGORY_ACTIVATION);
     }
-    if (f->rounds > l->rounds)
+    if (f->rounds > cm_fates_cycle(f, l).rounds)
         return open_to(CM_CATEGORY_KEPT);
     if (gone && !l->inherited)
         return decided(CM_CATEGORY_TEMPORARY);
@@ -88,7 +86,8 @@ static verdict judge_late(const cm_fates *f, const cm_fate_life *l, bool gone)
 /* Before the loop: data that is read once. In one step: the inputs of a recurrent network. */
 static verdict judge_collected(const cm_fates *f, const cm_fate_life *l, bool gone)
 {
-    bool used = f->forward > l->turn, one_step = gone && f->rounds == l->rounds;
+    bool used = f->forward > l->turn;
+    bool one_step = gone && f->rounds == cm_fates_cycle(f, l).rounds;
     if (l->setup && !l->after && used)
         return open_to(CM_CATEGORY_INPUT);
     if (one_step && used && f->backward > l->turn)
@@ -107,7 +106,7 @@ static bool is_replaced(const cm_fates *f, const cm_fate_life *l, bool gone)
  * what it made, not the batch of one call. */
 static bool outlives_calls(const cm_fates *f, const cm_fate_life *l)
 {
-    return l->after && f->passes == l->passes && f->updates == l->updates && f->forward > l->turn &&
+    return l->after && l->cycle == f->cycles && f->forward > l->turn &&
            f->forward - l->turn >= CALLS_TURNS &&
            cm_purposes_since(&f->list.purposes, l->stack, l->visit) == 0;
 }
@@ -145,9 +144,10 @@ static verdict judge_elsewhere(const cm_fates *f, const cm_fate_life *l, bool go
  * of the first pass, shows that it is none. */
 static verdict judge_backward(const cm_fates *f, const cm_fate_life *l, bool gone)
 {
-    if (gone && !l->inherited && f->passes == l->passes)
+    cm_fate_cycle of = cm_fates_cycle(f, l);
+    if (gone && !l->inherited && f->passes == of.passes)
         return decided(CM_CATEGORY_TEMPORARY);
-    if (gone && l->recorded && f->passes == l->passes + 1 && f->updates == l->updates)
+    if (gone && l->recorded && f->passes == of.passes + 1 && f->updates == of.updates)
         return decided(CM_CATEGORY_ACTIVATION);
     if (l->inherited && f->walks && f->list.of[l->birth] != CM_FATE_ALIVE_LABELLED)
         return decided(CM_CATEGORY_UNKNOWN);
@@ -159,9 +159,10 @@ static verdict judge_backward(const cm_fates *f, const cm_fate_life *l, bool gon
 static verdict judge_forward(const cm_fates *f, const cm_fate_life *l, bool gone)
 {
     bool in_graph = f->node >= l->turn && f->node != 0 && !l->inherited;
-    if (is_in_graph(f, l) && (f->backward > l->turn || !gone))
+    if (is_in_graph(l) && (f->backward > l->turn || !gone))
         return decided(CM_CATEGORY_ACTIVATION);
-    if (gone && !l->inherited && f->at == CM_TURN_BACKWARD && f->passes == l->passes)
+    if (gone && !l->inherited && f->at == CM_TURN_BACKWARD &&
+        f->passes == cm_fates_cycle(f, l).passes)
         return decided(CM_CATEGORY_ACTIVATION);
     if (is_long(f, l) && l->setup && is_on_device(l) && !f->workspaces)
         return decided(CM_CATEGORY_UNKNOWN); /* of a recording without them: perhaps one of those */
@@ -184,7 +185,7 @@ static verdict judge_forward(const cm_fates *f, const cm_fate_life *l, bool gone
 /* gone: freed; else alive at the window's end. */
 static verdict judge(const cm_fates *f, const cm_fate_life *l, bool gone)
 {
-    if (l->bucket && (f->backward > l->turn || f->passes > l->passes))
+    if (l->bucket && (f->backward > l->turn || f->passes > cm_fates_cycle(f, l).passes))
         return decided(CM_CATEGORY_BUCKET);
     if (l->moved != CM_CATEGORY_UNKNOWN)
         return decided((cm_category)l->moved);
@@ -194,7 +195,7 @@ static verdict judge(const cm_fates *f, const cm_fate_life *l, bool gone)
     case CM_MADE_BACKWARD:
         return judge_backward(f, l, gone);
     case CM_MADE_OPTIMIZER:
-        return decided(!gone || l->inherited || f->updates > l->updates
+        return decided(!gone || l->inherited || f->updates > cm_fates_cycle(f, l).updates
                            ? CM_CATEGORY_OPTIMIZER_STATE
                            : CM_CATEGORY_TEMPORARY);
     case CM_MADE_FORWARD:
@@ -230,7 +231,7 @@ static void end_lives(cm_fates *f, const cm_fate_life *l, bool gone, const cm_fa
     else if (v.category == CM_CATEGORY_ACTIVATION)
         fate = saved_by(f, freed_by);
     if (l->node != 0)
-        cm_idmap_remove(&f->ended, l->node);
+        cm_fates_drop_node(f, l);
     f->list.of[l->birth] = fate;
 }
 

@@ -5,6 +5,7 @@
 
 #include "fates.h"
 #include "gradients.h"
+#include "../base/pool.h"
 
 enum { CM_FATE_ROUND = 16 };
 
@@ -18,13 +19,13 @@ typedef enum cm_fate_made {
 
 /* A live block. */
 typedef struct cm_fate_life {
-    uint64_t key; /* of device and address, 0 = an empty slot */
-    uint32_t birth;
-    uint32_t stack, visit;            /* its own; of purposes.h */
-    uint32_t turn;                    /* of birth, see below */
-    uint32_t updates, rounds, passes; /* numbers ended before its birth */
-    uint32_t node;                    /* sequence number of the node made with it, 0 = none */
+    uint64_t key; /* of device and address, 0 = not yet filled in */
     int64_t size;
+    uint32_t birth;
+    uint32_t stack, visit;    /* its own; of purposes.h */
+    uint32_t turn, cycle;     /* of birth, see below */
+    uint32_t node;            /* sequence number of the node made with it, 0 = none */
+    uint32_t node_ended;      /* turn, 0 = it is alive */
     uint8_t made;             /* cm_fate_made */
     uint8_t moved;            /* cm_category: a module's, CM_CATEGORY_UNKNOWN: not moved */
     bool data : 1, setup : 1; /* for a data set; before the first update */
@@ -35,6 +36,13 @@ typedef struct cm_fate_life {
     bool after : 1;                          /* after any forward since a pass or update */
     bool recorded : 1;                       /* made in a backward pass that records nodes itself */
 } cm_fate_life;
+
+_Static_assert(sizeof(cm_fate_life) == 48, "the promise of bytes per live block");
+
+/* What ended before a cycle, and its last turn with a forward. */
+typedef struct cm_fate_cycle {
+    uint32_t updates, rounds, passes, last_forward;
+} cm_fate_cycle;
 
 typedef struct cm_fate_thread {
     uint32_t number;
@@ -50,17 +58,21 @@ struct cm_fates {
     cm_fate_life *inherited; /* by origin, once asked: made where, without a size */
     cm_idmap singled;        /* keys */
     bool failed;             /* out of memory, see cm_fates_end */
-    cm_fate_life *slot;
-    size_t slots, alive;
-    bool keyed; /* hashed with the process's secret, see base/hash.h */
+    cm_pool lives;
+    size_t alive;
+    uint32_t *slot; /* hash by key: number in lives */
+    size_t slots;
+    bool keyed;          /* hashed with the process's secret, see base/hash.h */
+    uint32_t *node_slot; /* hash by node, of those that have one: number in lives */
+    size_t node_slots, with_node;
     /* The program's turns: forward, forward again inside a node (which takes no input), backward,
      * something else. Each change is a turn, so "since then" is a comparison. */
     enum { CM_TURN_ELSEWHERE, CM_TURN_FORWARD, CM_TURN_AGAIN, CM_TURN_BACKWARD } at;
     uint32_t turn, forward, backward, node, refused; /* the last turn with each */
-    uint32_t cycle;         /* the first turn after the last backward pass or update */
-    uint32_t recorded;      /* the last turn in which a module's call made a node */
-    uint32_t twice;         /* passes ended with the one that records nodes itself */
-    uint32_t *last_forward; /* by cycle: the last turn with a forward */
+    uint32_t cycle;       /* the first turn after the last backward pass or update */
+    uint32_t recorded;    /* the last turn in which a module's call made a node */
+    uint32_t twice;       /* passes ended with the one that records nodes itself */
+    cm_fate_cycle *ended; /* cycles: each pass and update ends one */
     size_t cycles, cycle_capacity;
     uint32_t gradients; /* with a walk that labelled gradients */
     uint32_t updates, rounds, passes;
@@ -80,15 +92,33 @@ struct cm_fates {
     /* Stack and thread of the last backward pass, and of its callers those that still run. */
     uint32_t pass, pass_thread, running;
     uint32_t pass_updates; /* ended before it */
-    cm_idmap ended;        /* nodes of live blocks: sequence number -> turn of its end, 0: alive */
 };
+
+/* A number of `slot` or `node_slot`. */
+static inline cm_fate_life *cm_fates_numbered(const cm_fates *f, uint32_t number)
+{
+    return cm_pool_at(&f->lives, sizeof(cm_fate_life), number);
+}
+
+/* Of the cycle in which it was made; of the one that has not ended, so far. */
+static inline cm_fate_cycle cm_fates_cycle(const cm_fates *f, const cm_fate_life *l)
+{
+    return l->cycle < f->cycles ? f->ended[l->cycle]
+                                : (cm_fate_cycle){f->updates, f->rounds, f->passes, f->forward};
+}
 
 /* Live blocks by key, of device and address. NULL or false: out of memory, or as said. */
 cm_fate_life *cm_fates_find(const cm_fates *f, uint64_t key); /* NULL: none */
-bool cm_fates_make_room(cm_fates *f, size_t count);
-/* The entry of this key, or an empty one for it. */
+/* The entry of this key, or a new one for it, to be filled in before any other call: its key is
+ * 0. */
 cm_fate_life *cm_fates_reserve(cm_fates *f, uint64_t key);
-void cm_fates_take(cm_fates *f, cm_fate_life *l);
+void cm_fates_take(cm_fates *f, const cm_fate_life *l);
+void cm_fates_clear_lives(cm_fates *f);
+/* The live block made with this node; NULL: none. */
+cm_fate_life *cm_fates_of_node(const cm_fates *f, uint32_t node);
+/* Its node, of which there is no block yet. */
+bool cm_fates_put_node(cm_fates *f, cm_fate_life *l, uint32_t node);
+void cm_fates_drop_node(cm_fates *f, const cm_fate_life *l);
 
 /* Whether others of its stack may be for the same. */
 bool cm_fates_has_siblings(const cm_fate_life *l);

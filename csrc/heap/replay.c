@@ -506,7 +506,8 @@ static int give_back(cm_replay *r, const cm_record *record, cm_change *out)
 /* Skips blocks that the map already has. */
 static bool notify_driver_of_blocks(cm_replay *r)
 {
-    for (const cm_block *b = NULL; (b = cm_blocks_next(&r->blocks, b)) != NULL;)
+    size_t at = 0;
+    for (const cm_block *b; (b = cm_blocks_next(&r->blocks, &at)) != NULL;)
         if (!notify_driver(r, b))
             return false;
     return true;
@@ -656,9 +657,9 @@ static bool single_out_all(cm_replay *r, const cm_fate_list *fates)
 /* One of the labels that need no walk, for all blocks of these cohorts. */
 static bool label_cohorts(cm_replay *r, const cm_fate_list *fates)
 {
-    for (size_t i = 0; i < r->blocks.slots; i++) {
-        cm_block *block = &r->blocks.slot[i];
-        if (!block->alive || !block->grouped || !r->cohorts->cohort[block->origin].labelled)
+    size_t at = 0;
+    for (cm_block *block; (block = (cm_block *)cm_blocks_next(&r->blocks, &at)) != NULL;) {
+        if (!block->grouped || !r->cohorts->cohort[block->origin].labelled)
             continue;
         uint32_t own = r->origin[cm_replay_origin(r, block)].own;
         cm_fate fate = cm_fate_list_at(fates, block->origin, own, block->size);

@@ -207,9 +207,10 @@ static bool find_origins(follower *f, const uint32_t *stacks, size_t count, uint
 static PyObject *list_blocks(const cm_replay *replay, PyObject *stacks, const uint32_t *place)
 {
     PyObject *list = PyList_New(0);
-    const cm_block *b = NULL;
+    const cm_block *b;
+    size_t at = 0;
     while (list != NULL && PyList_GET_SIZE(list) < LISTED &&
-           (b = cm_blocks_next(&replay->blocks, b)) != NULL) {
+           (b = cm_blocks_next(&replay->blocks, &at)) != NULL) {
         uint32_t origin = cm_replay_origin(replay, b);
         if (place[origin] == 0)
             continue;

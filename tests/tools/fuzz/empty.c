@@ -24,10 +24,10 @@ void fuzz_empty_tables(void)
     const cm_blocks blocks = {0};
     const cm_census census = {0};
     const cm_event event = {.kind = CM_EV_ALLOC, .address = 0x1000, .size = 64};
-    size_t count = 1;
+    size_t count = 1, at = 0;
     uint64_t sum = 0;
 
-    CHECK(cm_blocks_next(&blocks, NULL) == NULL);
+    CHECK(cm_blocks_next(&blocks, &at) == NULL);
     CHECK(cm_census_find(&census, 7, &count) == NULL && count == 0);
     cm_sort(NULL, 0, sizeof(uint64_t), never);
     cm_compaction *compaction = cm_compact_new(put, &sum);

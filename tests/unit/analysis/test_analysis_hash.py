@@ -22,14 +22,26 @@ class Block(ctypes.Structure):
     _fields_ = [("address", ctypes.c_uint64), ("size", ctypes.c_int64), ("rest", ctypes.c_uint8 * 16)]
 
 
+class Pool(ctypes.Structure):
+    _fields_ = [
+        ("piece", ctypes.c_void_p),
+        ("pieces", ctypes.c_size_t),
+        ("capacity", ctypes.c_size_t),
+        ("highest", ctypes.c_uint32),
+        ("free", ctypes.c_uint32),
+    ]
+
+
 class Blocks(ctypes.Structure):
     _fields_ = [
-        ("slot", ctypes.POINTER(Block)),
+        ("block", Pool),
+        ("slot", ctypes.POINTER(ctypes.c_uint32)),
         ("slots", ctypes.c_size_t),
         ("count", ctypes.c_size_t),
         ("keyed", ctypes.c_bool),
         ("noted", ctypes.c_bool),
         ("note", ctypes.POINTER(ctypes.c_uint32)),
+        ("note_capacity", ctypes.c_size_t),
     ]
 
 
@@ -69,7 +81,7 @@ def fill(library: ctypes.CDLL, addresses: list[int]) -> Blocks:
 def test_the_addresses_are_of_one_slot(library: ctypes.CDLL) -> None:
     """Else the others here could not fail: a few of them lie side by side."""
     blocks = fill(library, bombs.of_one_slot(500))
-    taken = [bool(blocks.slot[i].size) for i in range(blocks.slots)]
+    taken = [bool(blocks.slot[i]) for i in range(blocks.slots)]
     assert longest_run(taken) == 500 and not blocks.keyed
 
 
@@ -77,7 +89,7 @@ def test_blocks_of_one_slot(library: ctypes.CDLL) -> None:
     *addresses, missing = bombs.of_one_slot(5001)
     blocks = fill(library, addresses)
     assert blocks.keyed and blocks.count == 5000
-    taken = [bool(blocks.slot[i].size) for i in range(blocks.slots)]
+    taken = [bool(blocks.slot[i]) for i in range(blocks.slots)]
     assert sum(taken) == 5000 and longest_run(taken) < LONG
     assert all(library.cm_blocks_find(ctypes.byref(blocks), 0, address) for address in addresses)
     assert not library.cm_blocks_find(ctypes.byref(blocks), 0, missing)
