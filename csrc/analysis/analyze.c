@@ -145,12 +145,15 @@ static bool pass(analyzer *a, uint64_t position, bool *over)
     return true;
 }
 
-static bool see_thread(analyzer *a, uint32_t thread)
+static CM_OWN_FRAME bool see_other_thread(analyzer *a, uint32_t thread)
 {
-    if (thread == a->last_thread && a->thread.count > 0)
-        return true;
     a->last_thread = thread;
     return cm_idmap_put(&a->thread, thread, 0) || no_memory(a);
+}
+
+static inline bool see_thread(analyzer *a, uint32_t thread)
+{
+    return (thread == a->last_thread && a->thread.count > 0) || see_other_thread(a, thread);
 }
 
 static void count_compacted(analyzer *a, const cm_event *e)

@@ -58,6 +58,7 @@ typedef struct garbage {
     int64_t left_step; /* ... in this step */
     uint32_t collector;
     cm_idmap later; /* device and address of blocks born behind a moment -> its number */
+    int32_t later_from, later_to; /* their steps */
     origin *origin;
     size_t origin_capacity;
     births *births;
@@ -116,6 +117,17 @@ static bool is_of_a_moment(const device *d, int32_t step)
            (d->moment[REFUSAL].number != 0 && step == d->moment[REFUSAL].step);
 }
 
+static CM_OWN_FRAME bool note_later(garbage *g, const cm_block *block, uint32_t moment)
+{
+    if (g->later.count == 0)
+        g->later_from = g->later_to = block->step;
+    else if (block->step < g->later_from)
+        g->later_from = block->step;
+    else if (block->step > g->later_to)
+        g->later_to = block->step;
+    return cm_idmap_put(&g->later, key_of(block), moment);
+}
+
 static bool see_birth(garbage *g, device *d, const cm_change *c)
 {
     bool highest = c->highest;
@@ -125,7 +137,7 @@ static bool see_birth(garbage *g, device *d, const cm_change *c)
         return true;
     }
     if ((!highest || d->moment[REFUSAL].number != 0) && is_of_a_moment(d, c->block.step) &&
-        !cm_idmap_put(&g->later, key_of(&c->block), highest ? d->moments - 1 : d->moments))
+        !note_later(g, &c->block, highest ? d->moments - 1 : d->moments))
         return false;
     births *b = births_of(g, &c->block);
     if (b == NULL)
@@ -213,7 +225,9 @@ static bool change(void *part, const cm_change *c)
     device *d = &g->device[c->block.device];
     if (c->bytes > 0)
         return see_birth(g, d, c);
-    return !c->event || (g->later.count == 0 && g->depth == 0) || see_death(g, d, c);
+    bool may_be_noted =
+        g->later.count > 0 && c->block.step >= g->later_from && c->block.step <= g->later_to;
+    return !c->event || (!may_be_noted && g->depth == 0) || see_death(g, d, c);
 }
 
 /* Refused memory ends the program: what was garbage then is in after_oom alone. */

@@ -5,6 +5,7 @@
 #include "../base/grow.h"
 #include "../base/idmap.h"
 #include "../base/moved.h"
+#include "../base/own_frame.h"
 
 /* Flags of a code. */
 enum {
@@ -366,15 +367,21 @@ bool cm_attribution_update(cm_attribution *attribution)
     return true;
 }
 
-static uint16_t flags_of(cm_attribution *attribution, uint32_t stack)
+static CM_OWN_FRAME uint16_t judge_and_find(cm_attribution *attribution, uint32_t stack)
 {
     if (stack < CM_STACK_FIRST)
         return 0; /* no frames */
-    if (stack >= CM_STACK_FIRST + attribution->judged && !cm_attribution_update(attribution)) {
+    if (!cm_attribution_update(attribution)) {
         attribution->failed = true;
         return 0;
     }
     return stack < CM_STACK_FIRST + attribution->judged ? attribution->stack[stack] : 0;
+}
+
+static inline uint16_t flags_of(cm_attribution *attribution, uint32_t stack)
+{
+    bool judged = stack >= CM_STACK_FIRST && stack - CM_STACK_FIRST < attribution->judged;
+    return judged ? attribution->stack[stack] : judge_and_find(attribution, stack);
 }
 
 bool cm_attribution_ok(const cm_attribution *attribution)

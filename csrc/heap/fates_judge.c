@@ -213,11 +213,6 @@ static uint8_t saved_by(cm_fates *f, const cm_fate_thread *t)
     return cm_fate_list_saved(&f->list, t->saver);
 }
 
-bool cm_fates_has_siblings(const cm_fate_life *l)
-{
-    return l->made == CM_MADE_ELSEWHERE || l->made == CM_MADE_FORWARD;
-}
-
 static void end_lives(cm_fates *f, const cm_fate_life *l, bool gone, const cm_fate_thread *freed_by,
                       uint32_t count)
 {

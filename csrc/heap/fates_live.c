@@ -45,9 +45,12 @@ static inline size_t slot_of(const cm_fates *f, uint64_t key)
     return cm_table_find(&by_key, f, f->slot, f->slots, hash_key(f, key), &key);
 }
 
-cm_fate_life *cm_fates_find(const cm_fates *f, uint64_t key)
+cm_fate_life *cm_fates_find(cm_fates *f, uint64_t key)
 {
-    uint32_t number = f->slots > 0 ? f->slot[slot_of(f, key)] : 0;
+    if (f->slots == 0)
+        return NULL;
+    f->last_slot = slot_of(f, key);
+    uint32_t number = f->slot[f->last_slot];
     return number != 0 ? cm_fates_numbered(f, number) : NULL;
 }
 
@@ -81,8 +84,12 @@ cm_fate_life *cm_fates_reserve(cm_fates *f, uint64_t key)
 
 void cm_fates_take(cm_fates *f, const cm_fate_life *l)
 {
-    size_t at = slot_of(f, l->key);
+    size_t at = f->last_slot;
     uint32_t number = f->slot[at];
+    if (number == 0 || cm_fates_numbered(f, number) != l) {
+        at = slot_of(f, l->key);
+        number = f->slot[at];
+    }
     cm_table_remove(&by_key, f, f->slot, f->slots, at);
     cm_pool_remove(&f->lives, sizeof(cm_fate_life), number);
     f->alive--;

@@ -62,6 +62,7 @@ struct cm_fates {
     size_t alive;
     uint32_t *slot; /* hash by key: number in lives */
     size_t slots;
+    size_t last_slot;    /* that cm_fates_find found */
     bool keyed;          /* hashed with the process's secret, see base/hash.h */
     uint32_t *node_slot; /* hash by node, of those that have one: number in lives */
     size_t node_slots, with_node;
@@ -108,7 +109,7 @@ static inline cm_fate_cycle cm_fates_cycle(const cm_fates *f, const cm_fate_life
 }
 
 /* Live blocks by key, of device and address. NULL or false: out of memory, or as said. */
-cm_fate_life *cm_fates_find(const cm_fates *f, uint64_t key); /* NULL: none */
+cm_fate_life *cm_fates_find(cm_fates *f, uint64_t key); /* NULL: none */
 /* The entry of this key, or a new one for it, to be filled in before any other call: its key is
  * 0. */
 cm_fate_life *cm_fates_reserve(cm_fates *f, uint64_t key);
@@ -121,7 +122,11 @@ bool cm_fates_put_node(cm_fates *f, cm_fate_life *l, uint32_t node);
 void cm_fates_drop_node(cm_fates *f, const cm_fate_life *l);
 
 /* Whether others of its stack may be for the same. */
-bool cm_fates_has_siblings(const cm_fate_life *l);
+static inline bool cm_fates_has_siblings(const cm_fate_life *l)
+{
+    return l->made == CM_MADE_ELSEWHERE || l->made == CM_MADE_FORWARD;
+}
+
 /* Decides the fate. gone: freed; else alive at the window's end. freed_by: NULL if the window's
  * end, or another block at its address, ends it. */
 void cm_fates_end_life(cm_fates *f, const cm_fate_life *l, bool gone,

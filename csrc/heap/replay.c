@@ -124,15 +124,20 @@ void cm_replay_free(cm_replay *r)
     free(r);
 }
 
-/* Notifies the driver map of a block in the table, and notes its enclosing allocation there. */
-static bool notify_driver(cm_replay *r, const cm_block *block)
+static CM_OWN_FRAME bool add_to_driver(cm_replay *r, const cm_block *block)
 {
     const cm_device *d = &r->device[block->device];
-    if (r->driver == NULL || d->type != CM_DEVICE_CUDA ||
+    if (d->type != CM_DEVICE_CUDA ||
         cm_driver_map_add_block(r->driver, d->index, block, cm_blocks_note(&r->blocks, block)))
         return true;
     r->error = r->driver->error;
     return false;
+}
+
+/* Notifies the driver map of a block in the table, and notes its enclosing allocation there. */
+static inline bool notify_driver(cm_replay *r, const cm_block *block)
+{
+    return r->driver == NULL || add_to_driver(r, block);
 }
 
 /* The slot for a block, which may be alive: see cm_blocks_reserve. */
@@ -185,7 +190,8 @@ static bool remove_live(cm_replay *r, cm_block *block, uint32_t enclosing, uint6
     d->direct -= block->direct ? block->size : 0;
     *out = (cm_change){*block, -block->size, time_ns, d->live, d->blocks, event};
     out->label = cm_replay_label(r, block);
-    cm_replay_drop_label(r, block);
+    if (block->labelled)
+        cm_replay_drop_label(r, block);
     if (enclosing == 0 || cm_driver_map_remove_block(r->driver, block, enclosing))
         return true;
     r->error = r->driver->error;
@@ -311,8 +317,8 @@ static void name_operator(const cm_replay *r, const cm_record *record, cm_origin
 static CM_OWN_FRAME int allocate(cm_replay *r, const cm_record *record, cm_change *out)
 {
     const cm_event *e = &record->event;
-    int device = cm_replay_device(r, e->device_type, e->device_index);
-    if (device < 0)
+    int device = cm_replay_find_device(r, e->device_type, e->device_index);
+    if (device < 0 && (device = cm_replay_device(r, e->device_type, e->device_index)) < 0)
         return -1;
     if (e->size < 0 || e->size > BLOCK_MAX || r->backward.bytes > INT64_MAX - BLOCK_MAX) {
         r->error = bad_size;

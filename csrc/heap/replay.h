@@ -125,8 +125,13 @@ void cm_replay_free(cm_replay *replay);
 /* Applies the fates that the window's first reading found to the live blocks, and from now on to
  * births. false: out of memory. */
 bool cm_replay_foresee(cm_replay *replay, cm_fate_list *fates);
+/* The label of a live block that has one. */
+const cm_label *cm_replay_find_label(const cm_replay *replay, const cm_block *block);
 /* The label of a live block; NULL: none. */
-const cm_label *cm_replay_label(const cm_replay *replay, const cm_block *block);
+static inline const cm_label *cm_replay_label(const cm_replay *replay, const cm_block *block)
+{
+    return block->labelled ? cm_replay_find_label(replay, block) : NULL;
+}
 
 /* Before the first record: the seeds that were not dropped are alive. false: error is set. */
 bool cm_replay_seed(cm_replay *replay, const cm_seed *seeds, size_t count);
@@ -145,10 +150,18 @@ bool cm_replay_begin(cm_replay *replay);
 int cm_replay_apply(cm_replay *replay, const cm_record *record, cm_change change[2]);
 /* The number of a device, made if need be; -1 with error set: too many devices. */
 int cm_replay_device(cm_replay *replay, uint8_t type, int8_t index);
+/* Its place in device_number: the CPU's, whatever the index of its events is. */
+static inline size_t cm_replay_device_key(uint8_t type, int8_t index)
+{
+    return (size_t)type << 8 | (uint8_t)(type == CM_DEVICE_CPU ? -1 : index);
+}
 /* Live bytes of tensors in host memory. Pinned memory is private to the process and writable on the
  * simulated device only: where it is not, growth of it hides as much of something else's. */
 int64_t cm_replay_host_live(const cm_replay *replay);
 /* The number of a known device; -1: unknown. */
-int cm_replay_find_device(const cm_replay *replay, uint8_t type, int8_t index);
+static inline int cm_replay_find_device(const cm_replay *replay, uint8_t type, int8_t index)
+{
+    return replay->device_number[cm_replay_device_key(type, index)] - 1;
+}
 
 #endif

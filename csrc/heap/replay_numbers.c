@@ -27,16 +27,6 @@ static void name_device(cm_device *d)
         snprintf(d->name, sizeof d->name, "%s:%d", type, d->index);
 }
 
-static size_t device_key(uint8_t type, int8_t index)
-{
-    return (size_t)type << 8 | (uint8_t)(type == CM_DEVICE_CPU ? -1 : index);
-}
-
-int cm_replay_find_device(const cm_replay *r, uint8_t type, int8_t index)
-{
-    return r->device_number[device_key(type, index)] - 1;
-}
-
 int64_t cm_replay_host_live(const cm_replay *r)
 {
     int64_t sum = 0;
@@ -48,9 +38,7 @@ int64_t cm_replay_host_live(const cm_replay *r)
 
 int cm_replay_device(cm_replay *r, uint8_t type, int8_t index)
 {
-    if (type == CM_DEVICE_CPU)
-        index = -1;
-    uint16_t *number = &r->device_number[device_key(type, index)];
+    uint16_t *number = &r->device_number[cm_replay_device_key(type, index)];
     if (*number != 0)
         return *number - 1;
     if (r->device_count >= CM_DEVICES_MAX) {
@@ -63,7 +51,7 @@ int cm_replay_device(cm_replay *r, uint8_t type, int8_t index)
         return -1;
     }
     cm_device *d = &r->device[r->device_count++];
-    *d = (cm_device){.type = type, .index = index, .reserved = -1};
+    *d = (cm_device){.type = type, .index = type == CM_DEVICE_CPU ? -1 : index, .reserved = -1};
     name_device(d);
     *number = (uint16_t)r->device_count;
     return *number - 1;
@@ -139,11 +127,10 @@ static uint64_t label_key(const cm_block *block)
     return (block->address ^ (uint64_t)block->device << 48) & (UINT64_MAX >> 1);
 }
 
-const cm_label *cm_replay_label(const cm_replay *r, const cm_block *block)
+const cm_label *cm_replay_find_label(const cm_replay *r, const cm_block *block)
 {
     uint32_t at;
-    bool found = block->labelled && cm_idmap_get(&r->label_of, label_key(block), &at);
-    return found ? &r->label[at] : NULL;
+    return cm_idmap_get(&r->label_of, label_key(block), &at) ? &r->label[at] : NULL;
 }
 
 static bool same_label(const cm_label *a, const cm_label *b)
@@ -181,6 +168,5 @@ bool cm_replay_put_label(cm_replay *r, const cm_block *block, const cm_label *la
 
 void cm_replay_drop_label(cm_replay *r, const cm_block *block)
 {
-    if (block->labelled)
-        cm_idmap_remove(&r->label_of, label_key(block));
+    cm_idmap_remove(&r->label_of, label_key(block));
 }
