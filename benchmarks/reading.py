@@ -47,10 +47,10 @@ def write_blocks(path: Path, stay: bool) -> str:
     return trace.write(path, per_batch=1 << 15)
 
 
-def measure_memory(folder: Path) -> None:
+def measure_memory(folder: Path) -> list[int]:
+    """Bytes that a reading adds to the process: of blocks that are freed, and of those that stay."""
     paths = [write_blocks(folder / f"{stay}.cmem", stay) for stay in (False, True)]
-    few, many = (int(subprocess.check_output([sys.executable, "-c", READ, path], cwd=ROOT)) for path in paths)
-    print(f"{(many - few) / LIVE:.1f} bytes for each of {LIVE:,} live blocks ({many:,} and {few:,})")
+    return [int(subprocess.check_output([sys.executable, "-c", READ, path], cwd=ROOT)) for path in paths]
 
 
 def count(folder: Path, events: int) -> tuple[int, Counter[str], Counter[str]]:
@@ -83,7 +83,8 @@ def main() -> None:
     names = arguments.names or ["memory", "instructions"]
     with tempfile.TemporaryDirectory() as name:
         if "memory" in names:
-            measure_memory(Path(name))
+            few, many = measure_memory(Path(name))
+            print(f"{(many - few) / LIVE:.1f} bytes for each of {LIVE:,} live blocks ({many:,} and {few:,})")
         if "instructions" in names:
             measure_instructions(Path(name), arguments.events, arguments.functions)
 

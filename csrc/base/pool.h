@@ -1,5 +1,6 @@
-/* Objects of one size by number, in pieces that never move: it grows without a copy of what is
- * there, and pointers into it stay valid. Numbers of removed objects are used again. One owner.
+/* Objects of one size by number, in pages of its own: it grows without a copy of what is there, and
+ * room that is not used yet takes no memory. Numbers of removed objects are used again. One owner;
+ * a pointer to an object is valid until the next one is added.
  *
  * The size is a constant of the caller, so that it is inlined into the code here. */
 #ifndef CM_BASE_POOL_H
@@ -8,36 +9,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "grow.h"
-
-enum { CM_POOL_PIECE = 1024 }; /* objects */
+enum { CM_POOL_LEAST = 1 << 16 }; /* bytes */
 
 typedef struct cm_pool {
-    char **piece;
-    size_t pieces, capacity;
+    char *object;
+    size_t mapped;    /* bytes */
     uint32_t highest; /* number used so far */
     uint32_t free;    /* the first removed number, which has the next one in its object; 0: none */
 } cm_pool;
 
 static inline void *cm_pool_at(const cm_pool *pool, size_t bytes, uint32_t number)
 {
-    return pool->piece[number / CM_POOL_PIECE] + number % CM_POOL_PIECE * bytes;
+    return pool->object + number * bytes;
 }
 
-static inline bool cm_pool_grow(cm_pool *pool, size_t bytes)
-{
-    if (pool->highest >= UINT32_MAX - 1 ||
-        !cm_grow((void **)&pool->piece, &pool->capacity, pool->pieces + 1, sizeof *pool->piece))
-        return false;
-    pool->piece[pool->pieces] = malloc(CM_POOL_PIECE * bytes);
-    if (pool->piece[pool->pieces] == NULL)
-        return false;
-    pool->pieces++;
-    return true;
-}
+/* Room for so many bytes. false: out of memory, nothing changed. */
+bool cm_pool_map(cm_pool *pool, size_t bytes);
 
 /* A number from 1 on, whose object has no content yet. 0: out of memory. */
 static inline uint32_t cm_pool_add(cm_pool *pool, size_t bytes)
@@ -47,7 +36,9 @@ static inline uint32_t cm_pool_add(cm_pool *pool, size_t bytes)
         memcpy(&pool->free, cm_pool_at(pool, bytes, number), sizeof pool->free);
         return number;
     }
-    if ((pool->highest + 1) / CM_POOL_PIECE == pool->pieces && !cm_pool_grow(pool, bytes))
+    if (pool->highest >= UINT32_MAX - 1 ||
+        ((pool->highest + (size_t)2) * bytes > pool->mapped &&
+         !cm_pool_map(pool, pool->mapped > 0 ? pool->mapped * 2 : CM_POOL_LEAST)))
         return 0;
     return ++pool->highest;
 }
@@ -59,30 +50,7 @@ static inline void cm_pool_remove(cm_pool *pool, size_t bytes, uint32_t number)
 }
 
 /* All zero is an empty pool. */
-static inline void cm_pool_clear(cm_pool *pool)
-{
-    for (size_t i = 0; i < pool->pieces; i++)
-        free(pool->piece[i]);
-    free(pool->piece);
-    *pool = (cm_pool){0};
-}
-
-/* false: out of memory, the copy is empty. */
-static inline bool cm_pool_copy(cm_pool *copy, const cm_pool *pool, size_t bytes)
-{
-    *copy = (cm_pool){0};
-    while (copy->pieces < pool->pieces) {
-        if (!cm_pool_grow(copy, bytes)) {
-            cm_pool_clear(copy);
-            return false;
-        }
-        size_t last = copy->pieces - 1, used = pool->highest + 1 - last * CM_POOL_PIECE;
-        memcpy(copy->piece[last], pool->piece[last],
-               (used < CM_POOL_PIECE ? used : CM_POOL_PIECE) * bytes);
-    }
-    copy->highest = pool->highest;
-    copy->free = pool->free;
-    return true;
-}
+void cm_pool_clear(cm_pool *pool);
+bool cm_pool_copy(cm_pool *copy, const cm_pool *pool, size_t bytes); /* false: out of memory */
 
 #endif

@@ -1,7 +1,7 @@
 /* The live blocks by device and address, 32 bytes each, on demand with a note (a number) beside
  * each. A hash table has their numbers in a pool, so that it does not hold room for blocks that it
  * lacks, nor a second copy of them while it grows. One owner, any thread. A pointer to a block is
- * valid until it is taken. */
+ * valid until the next one is reserved, or it is taken. */
 #ifndef CM_HEAP_BLOCKS_H
 #define CM_HEAP_BLOCKS_H
 

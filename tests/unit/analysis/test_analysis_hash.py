@@ -24,9 +24,8 @@ class Block(ctypes.Structure):
 
 class Pool(ctypes.Structure):
     _fields_ = [
-        ("piece", ctypes.c_void_p),
-        ("pieces", ctypes.c_size_t),
-        ("capacity", ctypes.c_size_t),
+        ("object", ctypes.c_void_p),
+        ("mapped", ctypes.c_size_t),
         ("highest", ctypes.c_uint32),
         ("free", ctypes.c_uint32),
     ]
@@ -54,7 +53,7 @@ class Map(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def library() -> ctypes.CDLL:
-    parts = [ROOT / "csrc" / f"{name}.c" for name in ("heap/blocks", "base/idmap", "base/hash")]
+    parts = [ROOT / "csrc" / f"{name}.c" for name in ("heap/blocks", "base/idmap", "base/hash", "base/pool")]
     found = craft.library("hash.so", parts)
     found.cm_blocks_find.restype = ctypes.c_void_p
     found.cm_blocks_find.argtypes = [ctypes.POINTER(Blocks), ctypes.c_uint16, ctypes.c_uint64]
