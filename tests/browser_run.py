@@ -1,7 +1,5 @@
 """Runs the tests that open pages, in a Chromium that must be there, and writes docs/browser/<date>.md."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

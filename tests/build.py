@@ -5,8 +5,6 @@ key of an object is the compiler, the flags, the source and every header that wa
 objects. So a change compiles what it touches, and all folders, Pythons and processes share the rest.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

@@ -6,8 +6,6 @@ wrote one, --before FILE names the lines that only that one reached, and --floor
 What a test says under a tracer is not its verdict: failures are counted, no more.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

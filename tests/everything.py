@@ -9,8 +9,6 @@ Files and folders among the arguments choose groups. What a group wrote is shown
 anywhere is repeated at the end.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

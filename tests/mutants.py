@@ -5,8 +5,6 @@ it in a copy of the tree (build/mutants/tree) and runs the golden traces and TES
 mutant which files of tests fail: none (it survives), or one alone, which must not be dropped.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -4,8 +4,6 @@
 built in place; with --newest one alone, which is what `make test` runs. Nothing else may build meanwhile.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Results of long runs: docs/FOLDER/<date>.md, or <date>-NAME.md for several of a day; parts of pages; JSON."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Mapping

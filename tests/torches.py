@@ -7,8 +7,6 @@ it cannot be imported). Writes docs/torches/<date>.json, and the table of docs/l
 result; exit code 1 if a test fails.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """What commands print, as documents show it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -7,8 +7,6 @@ truth. Prints every miss, then the rate of each question. Exit 0 if every progra
 The truth is counted by python -m tests.attribution.accounts, without cuptimem.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import pickle

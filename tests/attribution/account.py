@@ -14,8 +14,6 @@ JSON object: the peak's bytes, by category, by line, and by both; and as `alloca
 CUDA by its allocator's statistics: they count what operators allocate inside of themselves, too.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import re

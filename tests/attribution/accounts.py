@@ -1,8 +1,6 @@
 """python -m tests.attribution.accounts [NAME ...]: runs account.py on programs and writes NAME.json. No part of it
 loads cuptimem."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

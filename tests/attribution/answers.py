@@ -1,7 +1,5 @@
 """What cuptimem says of a program: its closing lines, and what its verbs print with --json."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Compares what cuptimem says of a program with its truth, question by question."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """tests/attribution/results.md: the rate of each question, and every miss."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from tests.attribution.judge import Check

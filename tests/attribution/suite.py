@@ -4,8 +4,6 @@ NAME.toml has what its author wrote: verdict, leaking line, holder, numbers of s
 account.py counted, without cuptimem.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """The runner of `make attribution`: two programs through all of it, and what it makes of answers."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -7,8 +7,6 @@ behind them, unless FORKS_END_WHOLE is set (gcov writes its counts there). Whate
 about variables that are read meanwhile, is run afresh.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select
@@ -101,7 +99,7 @@ class ForkServer:
         code = os.waitstatus_to_exitcode(answer["status"])
         return Result(code, out.read_text(errors="replace"), err.read_text(errors="replace"))
 
-    def under(self, environment: Mapping[str, str]) -> ForkServer | None:
+    def under(self, environment: Mapping[str, str]) -> "ForkServer | None":
         """The server whose forks are programs with these variables. None: they run afresh."""
         different = frozenset(_early(environment).items() ^ _early(self._environment).items())
         if not different:

@@ -1,7 +1,5 @@
 """Fixtures for programs that use PyTorch, in all folders."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Prints each difference with its place, and how much was compared. Exit code 1: t
 renames has an entry that applies nowhere.
 """
 
-from __future__ import annotations
-
 import sys
 
 from tests.golden import answers, compare, renames

@@ -1,7 +1,5 @@
 """What the golden traces are asked, and the answers as they are kept in tests/golden/expected."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import csv

@@ -1,7 +1,5 @@
 """One trace's answers beside those that are kept."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

@@ -1,7 +1,5 @@
 """What the golden traces are recorded of: a table of programs, each a few steps long, and how each is run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

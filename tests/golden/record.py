@@ -8,8 +8,6 @@ traces stay as they were recorded, so that later code is held to what the earlie
 tests/golden/traces only for a trace that is new. No text in a trace names the machine on which it was made.
 """
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import contextlib

@@ -8,8 +8,6 @@ have no indices. The first entry that applies is taken. A table with an entry th
 In digests of exports the same holds for keys. Words in them lie under ".../words/word".
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

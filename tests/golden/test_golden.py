@@ -1,7 +1,5 @@
 """The golden traces open, and every answer to them is what it was, in the words of the table of renames."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

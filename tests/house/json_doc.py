@@ -4,8 +4,6 @@ A table stands between <!-- fields NAME --> and <!-- end -->, where NAME is one 
 the JSON object has, then the keys that it has besides. Without --write, exit code 1: the page is not up to date.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """docs/json.md documents what --json prints: its tables are those of the core's fields, and no key is missing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """Documents name files that exist: links, and paths in backticks. Dated results are left alone."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -4,8 +4,6 @@ Runs inside the program. Any difference is an AssertionError that names the chec
 Checker.misses asks the same of recordings that lack one event each.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import time

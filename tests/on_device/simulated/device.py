@@ -1,7 +1,5 @@
 """How a child process gets a simulated device."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

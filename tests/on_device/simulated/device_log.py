@@ -3,8 +3,6 @@
 Layouts: cudasim/csrc/core/report.h.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Runs inside the program, as checks.py does. Any difference is an AssertionError that names the first thing that differs.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The driver level of a recording, as _core.trace_dump returns it: who was given what by CUDA, and what records say."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

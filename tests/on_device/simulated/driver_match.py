@@ -4,8 +4,6 @@ A pure function of events (driver_events) and log records (device_log). Each add
 its own: what was recorded must be what the device did, in that order, with these sizes.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

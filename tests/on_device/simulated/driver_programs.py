@@ -2,8 +2,6 @@
 recorded, and the driver level compared with the device as it goes. Prints one JSON object, which test_driver.py judges.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import json

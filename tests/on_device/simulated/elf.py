@@ -3,8 +3,6 @@
 64-bit, little-endian.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a program ends that may have run a backward pass on a device a moment ago."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import NoReturn

@@ -1,7 +1,5 @@
 """foreign.c, compiled and called: a library of somebody else's that allocates."""
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """python -m tests.on_device.simulated.golden FILE: runs a golden case's program; prints what it found as JSON."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

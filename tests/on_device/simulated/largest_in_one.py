@@ -6,8 +6,6 @@ A request is a line of JSON, the folder and the arguments. The answer is one, to
 All are to be on one device.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -4,8 +4,6 @@ Each operator is a function of a device. Where the CPU has it too, it runs there
 the same; `only` says them for those that it has not.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

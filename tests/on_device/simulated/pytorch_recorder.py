@@ -4,8 +4,6 @@ compared.
 Prints as JSON how many there were, and what PyTorch's own tools make of the snapshot.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import sys

@@ -1,7 +1,5 @@
 """What cuptimem recorded, replayed event by event without cuptimem's own analysis."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any

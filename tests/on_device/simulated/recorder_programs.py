@@ -4,8 +4,6 @@ goes.
 Prints one JSON object, which test_recorder.py judges. What differs inside is an AssertionError.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -5,8 +5,6 @@ KIND spoils what is read of the recording: one event of that kind is left out, t
 object has what they said first of each.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

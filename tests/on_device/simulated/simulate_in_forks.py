@@ -6,8 +6,6 @@ A request is a line of JSON, the command and its environment; so is the answer, 
 program with a limit of time of its own is run as always.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

@@ -1,7 +1,5 @@
 """What PyTorch itself says of its memory: snapshot, statistics, history, and storages that Python can reach."""
 
-from __future__ import annotations
-
 import gc
 from dataclasses import dataclass
 from typing import Any

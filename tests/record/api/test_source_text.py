@@ -3,8 +3,6 @@
 Each program says `make(...)` on lines of its own kind; the test looks up their text by the bytes that they made.
 """
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Reports of windows while their capture goes on: what was read for one is not read again for the next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

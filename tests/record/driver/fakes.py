@@ -1,7 +1,5 @@
 """fakes.c, compiled: NVIDIA's libraries as far as finding and subscribing see them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -3,8 +3,6 @@
 Started by cuptimem run it makes no recording of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -2,8 +2,6 @@
 
 `python -m tests.record.faults.bombs FOLDER [COUNT]` writes them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 `python -m tests.record.faults.bounded FILE ... --folder FOLDER`. Exit code 0: every view gave an answer or one line. A
 lack of memory, as C code reports it or as MemoryError, SIGXCPU and tracebacks are others."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Shared by the tests of hostile and shared files."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which files this process or another opens, pipes included, as the kernel reports them (inotify)."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

@@ -1,7 +1,5 @@
 """Ring files as a killed process leaves them (csrc/capture/ring_layout.h), with any count in them."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

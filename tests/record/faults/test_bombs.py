@@ -1,8 +1,6 @@
 """Small traces that ask for much: what they define is bounded, the rest is said, and every view stays within the memory
 and time that docs/trace-format.md states."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

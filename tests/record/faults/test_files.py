@@ -1,7 +1,5 @@
 """Traces that were moved, cut, or have lost or got a side file: a report, or one clear line. Never a traceback."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

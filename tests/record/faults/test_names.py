@@ -1,7 +1,5 @@
 """Names that command a terminal, change the direction of text or end an element of a page, in all that is shown."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import csv

@@ -1,7 +1,5 @@
 """Who may read a trace, and what of the command line is in it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`cuptimem scrub`: the copy has every figure, and none of the text that it is to leave out."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A container's 64 MiB of shared memory: recording takes a sixteenth at most, and loses nothing for it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Source text that is shown is the trace's own (tests/record/api/test_source_text.py has what it says).
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Output that is full, closed, or in an encoding without our characters: no traceback, and a true exit code."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

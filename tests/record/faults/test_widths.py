@@ -1,7 +1,5 @@
 """Text fits the terminal: no line is wider, a file:line is whole, and code is readable or not there."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Small valid traces made by hand: the caller chooses every name in them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field

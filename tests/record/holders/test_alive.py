@@ -3,8 +3,6 @@
 PYTEST_DONT_REWRITE: rewritten assertions keep what they compare in local variables of their own.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Callable

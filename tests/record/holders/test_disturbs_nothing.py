@@ -1,7 +1,5 @@
 """A search, a walk and a list of all objects leave the program as it was. In processes of their own: mistakes crash."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The collector samples the processes below the recorded one: compared with what they read themselves."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Programs in standby, and what asks them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The examples of windows on demand: a FastAPI server under load, and a Ray actor."""
 
-from __future__ import annotations
-
 import re
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """cuptimem.on_demand in a program: what a window counts, who may open one, and that nothing of it stays."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CUPTIMEM=standby: one socket, one thread, and nothing that a peer can cost the program."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -4,8 +4,6 @@ Every test runs a program in a child process, which says in one line of JSON wha
 (`make stress`) the numbers are those that the project promises, and what was counted is kept in docs/stress.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

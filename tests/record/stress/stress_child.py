@@ -1,7 +1,5 @@
 """Helpers of the programs that the tests of this folder run."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

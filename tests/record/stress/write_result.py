@@ -1,7 +1,5 @@
 """Runs the long forms of the tests of this folder and writes what they counted to docs/stress/<date>.md."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """Everything here runs real programs in child processes, under the oracle."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator

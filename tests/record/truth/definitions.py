@@ -3,8 +3,6 @@
 Location tables are decoded by CPython itself: they are put into a code object, which is asked for its positions.
 """
 
-from __future__ import annotations
-
 import itertools
 import struct
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 python kill_zygote.py FOLDER CASES      CASES: JSON list of {"program", "kill_at"} or {"program", "phase", "delay"}
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -3,8 +3,6 @@
 python lines_child.py TRACE
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -3,8 +3,6 @@
 A call is "marker function": the line of this file that bears `# L:marker`, and the function's qualified name.
 """
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import contextlib

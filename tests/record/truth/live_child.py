@@ -3,8 +3,6 @@
 python live_child.py PROGRAM TRACE SEED POINTS [START]    START: begin to record at this check point (mid-run)
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

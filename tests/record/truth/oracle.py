@@ -1,7 +1,5 @@
 """The oracle (oracle.c) from Python: preloaded into children (conftest.py), read by ctypes inside them."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

@@ -3,8 +3,6 @@
 python overlap_child.py CASE TRACE [ROUNDS]
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -3,8 +3,6 @@
 python peak_child.py PROGRAM TRACE [START]      START: begin to record at this check point (mid-run)
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

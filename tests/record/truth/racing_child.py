@@ -4,8 +4,6 @@ python racing_child.py race TRACE      64 threads take and free blocks of random
 python racing_child.py held TRACE      one waits inside a call while another makes the peak
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -1,7 +1,5 @@
 """A plain replay of a trace in Python: what is alive, and whose line it is. It shares nothing with csrc/analysis."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

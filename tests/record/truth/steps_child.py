@@ -3,8 +3,6 @@
 python steps_child.py
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

@@ -1,7 +1,5 @@
 """The third witness: the storages that Python can reach, by a walk over live objects and autograd graphs."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

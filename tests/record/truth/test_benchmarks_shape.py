@@ -1,7 +1,5 @@
 """The benchmarks run and say what they should; how long things take is never asserted here."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """docs/costs.md has one table, made of one result; what is lost or missed comes first."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

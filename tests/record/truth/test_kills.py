@@ -4,8 +4,6 @@ The programs run under the oracle's log in shared memory, which is what a killed
 of us. Each trace is compared twice: at once, when its end is still in the ring, and after the next run has swept.
 """
 
-from __future__ import annotations
-
 import random
 
 import pytest

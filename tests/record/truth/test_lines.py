@@ -1,7 +1,5 @@
 """File, line and function of allocations whose place is known, and a forward line for every byte of backward."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.torch

@@ -1,7 +1,5 @@
 """At random points of real programs the trace's live set equals the allocator's and the reachable storages."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.torches

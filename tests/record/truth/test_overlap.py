@@ -1,7 +1,5 @@
 """Beside other profilers, data loader workers, forks, and threads that never stop: the heap stays right."""
 
-from __future__ import annotations
-
 import pytest
 
 SAME = {"missing": [], "extra": [], "sizes": []}

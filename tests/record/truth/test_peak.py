@@ -1,7 +1,5 @@
 """Peaks of the run and of each step equal the oracle's running maximum over the same blocks."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """One step an iteration, whatever the loop looks like."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

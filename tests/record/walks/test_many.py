@@ -1,7 +1,5 @@
 """Which containers of an object have many Python objects, and about how many bytes."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

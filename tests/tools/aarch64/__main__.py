@@ -11,8 +11,6 @@ simulated device), the recorder's C programs and the simulated device's. docs/aa
 part; exit code 1 if one fails.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

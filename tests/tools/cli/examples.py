@@ -6,8 +6,6 @@ README and other pages get the same output between two marks. The simulated devi
 .venv-cuda (make examples).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

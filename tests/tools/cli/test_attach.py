@@ -1,7 +1,5 @@
 """cuptimem window on a process that is not in standby: its Python or gdb brings it there, or one line says why not."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

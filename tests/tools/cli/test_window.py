@@ -1,7 +1,5 @@
 """cuptimem window, start and stop: one line for what cannot be, and a trace that can be read whatever happens."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

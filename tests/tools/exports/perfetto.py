@@ -4,8 +4,6 @@ Needs the package `perfetto` and its binary trace_processor, which the package d
 no part of `make test`. Writes docs/exports/<date>.md.
 """
 
-from __future__ import annotations
-
 import datetime
 import importlib.metadata
 import sys

@@ -1,7 +1,5 @@
 """Shared by the fuzzers' tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@ earlier runs found (build/fuzz/), keeps the smallest inputs that reach everythin
 tests/tools/fuzz/corpus/, lets memory run out in each of them, and writes what it counted to docs/fuzz/. What breaks a
 promise is left in build/fuzz/findings/: fix it, and keep the input in the corpus as regression-WHAT."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Programs with libFuzzer, built with clang, and what they say."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

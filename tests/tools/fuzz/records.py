@@ -3,8 +3,6 @@
 `python -m tests.tools.fuzz.records [SECONDS]` (make fuzz-records) needs clang. It begins with the seeds below and what
 earlier runs found (build/fuzz/records/), and writes what it counted to docs/fuzz/."""
 
-from __future__ import annotations
-
 import struct
 import sys
 import sysconfig

@@ -5,8 +5,6 @@ to docs/fuzz/. `python -m tests.tools.fuzz.reports INPUT ...` reads kept inputs 
 are right; another exception, JSON that is none, and more memory or time than docs/trace-format.md states are findings.
 The inputs of findings lie in build/fuzz/findings/ (input.h has their form)."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -3,8 +3,6 @@ them.
 
 Needs gcc, and the extension built in place (synthetic traces)."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

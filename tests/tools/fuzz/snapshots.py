@@ -3,8 +3,6 @@
 `python -m tests.tools.fuzz.snapshots [SECONDS]` (make fuzz-snapshots) needs clang. It begins with the seeds below and
 what earlier runs found (build/fuzz/snapshots/), and writes what it counted to docs/fuzz/."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from pathlib import Path

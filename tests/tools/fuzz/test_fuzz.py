@@ -1,8 +1,6 @@
 """The fuzzers in short: the seeds, the kept corpus, and a number of runs that are always the same, with gcc alone and,
 where there is clang, with libFuzzer; and memory that runs out. `make fuzz` is the long version (tests/README.md)."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

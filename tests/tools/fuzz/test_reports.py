@@ -1,7 +1,5 @@
 """Every view of hostile traces, in Python: an answer or one line. `make fuzz-reports` reads more of them."""
 
-from __future__ import annotations
-
 import json
 import resource
 from collections.abc import Callable

@@ -4,8 +4,6 @@ python keeps.py NAME: loads and frees, then trains for longer than that took. In
 malloc_trim and writes to child-PID.json what the kernel then says it has less: nothing of the process itself changes.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -3,8 +3,6 @@
 python mapped.py NAME: writes what /proc shows of the file behind the last step to file-PID.json.
 """
 
-from __future__ import annotations
-
 import json
 import mmap
 import os

@@ -4,8 +4,6 @@ python programs.py NAME: reads its Dataset in two workers for some seconds, slow
 writes what /proc shows of itself, when it begins and when it has read everything, to worker-PID.json.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

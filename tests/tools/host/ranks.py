@@ -4,8 +4,6 @@ python ranks.py NAME: makes the file and starts both. Each writes what /proc sho
 it has of the file's pages, to rank-PID.json.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import mmap

@@ -1,7 +1,5 @@
 """`cuptimem host`: causes of growth in real workers, found and not found, beside what /proc says to the workers."""
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -1,7 +1,5 @@
 """One recorded training of 24 steps that keeps a tensor a step."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

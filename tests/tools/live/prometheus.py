@@ -3,8 +3,6 @@
 Needs the program `prometheus` (Debian: apt-get install prometheus). Prints what was asked and answered.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import os

@@ -1,7 +1,5 @@
 """Metrics of a state, what Prometheus' own parser reads of them, and watch() in a program."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

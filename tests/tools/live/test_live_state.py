@@ -1,7 +1,5 @@
 """What `cuptimem live` says of a trace: as a report of it, and nothing that only the future shows."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The view in a terminal: through Textual's own driver for tests, and in a real tmux."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import os

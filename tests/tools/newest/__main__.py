@@ -11,8 +11,6 @@ All else of `make check` is Python above these and takes as long again: `make py
 docs/newest/<date>.md is written after each part; exit code 1 if a test fails.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

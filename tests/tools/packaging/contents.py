@@ -1,7 +1,5 @@
 """What a source distribution and a wheel must hold, no more and no less. Each check returns its complaints."""
 
-from __future__ import annotations
-
 import email
 import re
 import runpy

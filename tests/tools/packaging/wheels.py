@@ -7,8 +7,6 @@ test installs each of them into a fresh virtual environment and runs the tests t
 that need no PyTorch, or with --everything also those that do, for the Python that runs this (it lends its packages).
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

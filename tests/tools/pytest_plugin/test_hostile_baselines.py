@@ -1,7 +1,5 @@
 """Baselines that others made: nothing of them reaches a terminal as it is, and each of their faults is one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

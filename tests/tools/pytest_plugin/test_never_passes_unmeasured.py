@@ -1,7 +1,5 @@
 """What must not make a test pass: lost events, a body that did not run, limits that are not the nearest."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

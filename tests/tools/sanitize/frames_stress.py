@@ -6,8 +6,6 @@ grow, fill, forget; codes come and go, epochs move on, modules fold, and the log
 
 Run with the sanitizer's library preloaded and CUPTIMEM_TEST_CFLAGS saying which (sanitize.py)."""
 
-from __future__ import annotations
-
 import random
 import sys
 import threading

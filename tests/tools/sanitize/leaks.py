@@ -1,8 +1,6 @@
 """Everything that the extension allocates for, some times, in an interpreter with LeakSanitizer: what it reports at the
 end and nobody refers to any more is a leak (sanitize.py reads the report). One leak is made on purpose, to be found."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -4,8 +4,6 @@
 seeds, then the torch-free tests with an extension built with AddressSanitizer, and writes what it counted to
 docs/sanitize/. The tests run every program once, briefly (test_sanitize.py)."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """The stress programs under both sanitizers, briefly: any report fails the run. `make sanitize` runs them for long."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recordings by hand and a TensorBoard process, for the tests of what cuptimem writes for it and shows in it."""
 
-from __future__ import annotations
-
 import os
 import re
 import struct

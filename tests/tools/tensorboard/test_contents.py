@@ -1,7 +1,5 @@
 """What may be in a recording's file: the handler writes nothing else, and the page is given nothing else."""
 
-from __future__ import annotations
-
 import copy
 import gzip
 import json

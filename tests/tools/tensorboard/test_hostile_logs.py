@@ -1,7 +1,5 @@
 """A folder of logs cannot take TensorBoard down: what one file, many requests or the folder itself may cost."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """The Memory page in a real TensorBoard, in a real browser."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the plugin answers, without a browser: through werkzeug's client, and in a TensorBoard without it."""
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Scalars, as TensorBoard's own reader finds them: every step, in the program's own numbers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """What windows cost, in counts: records decoded, bytes of memory taken, looks at whether to go on."""
 
-from __future__ import annotations
-
 import os
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """Long windows are decoded by a thread of their own: what is found is the same without it, and it ends in any case."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

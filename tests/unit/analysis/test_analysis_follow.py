@@ -1,7 +1,5 @@
 """A trace that is followed says at every moment what a report of it would say."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A trace that is read on while its process writes: what each look says is what a first look says then."""
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Addresses that a trace's author chose so that a table's hash puts all of them into one slot."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from pathlib import Path

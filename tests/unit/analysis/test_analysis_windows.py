@@ -1,7 +1,5 @@
 """Windows of one trace, asked for in any order: what each says alone, and how much is read for it."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

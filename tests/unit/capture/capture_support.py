@@ -1,7 +1,5 @@
 """The stress program and what its verifier says."""
 
-from __future__ import annotations
-
 import os
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """The stress program, and Python programs in child processes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Ring files that others take away, and the program's own SIGBUS."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import textwrap

@@ -1,7 +1,5 @@
 """Compaction leaves events out and changes nothing that a report says, but for the timeline between bounds."""
 
-from __future__ import annotations
-
 import ctypes
 import random
 import sys

@@ -1,7 +1,5 @@
 """A recording that another process follows: within its bound, past it, after its kill."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

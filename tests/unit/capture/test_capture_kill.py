@@ -1,7 +1,5 @@
 """SIGKILL at any moment: trace and ring together hold exactly what was published."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import random

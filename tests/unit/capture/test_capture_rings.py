@@ -1,7 +1,5 @@
 """Rings, blocks and threads: every event is in the trace once, in its thread's order."""
 
-from __future__ import annotations
-
 import pytest
 from capture_support import COMPLETE, Stress
 

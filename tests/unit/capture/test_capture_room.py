@@ -1,7 +1,5 @@
 """What rings take of shared memory, and rings that get their file while threads record."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

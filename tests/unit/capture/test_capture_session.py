@@ -1,7 +1,5 @@
 """The capture from Python: what it records, where it puts things, and how it ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

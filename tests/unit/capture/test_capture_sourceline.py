@@ -1,7 +1,5 @@
 """Lines of source files as the collector finds them, against what Python makes of the same bytes."""
 
-from __future__ import annotations
-
 import ctypes
 import io
 import tokenize

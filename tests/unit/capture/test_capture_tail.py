@@ -1,7 +1,5 @@
 """Past its bound: the side file and compactions, while recording, after a stop, after a kill, on a full disk."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -6,8 +6,6 @@ releases.json beside this file, which test_releases.py compares with csrc/. Need
 What is in CACHE already is not downloaded again: the wheels of CUPTI and of the CUDA runtime, 200 MB.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Builds csrc/frames with a memory log into a test extension, and reads that log back."""
 
-from __future__ import annotations
-
 import importlib.machinery
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """What makes two stacks different: modules that are collapsed, hidden files, barriers."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import ModuleType

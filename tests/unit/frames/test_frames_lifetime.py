@@ -1,7 +1,5 @@
 """Code objects that go away, tables that fill up, logs without room, new captures."""
 
-from __future__ import annotations
-
 import gc
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """What is read wrongly is found before it is used: the self-test switches stacks off and says why."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Threads, the GIL, and fork."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -10,8 +10,6 @@ To run them with sanitizers (from the root; Python itself is not instrumented):
         python -m pytest tests/unit/frames/test_frames_threads.py
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import random

@@ -1,8 +1,6 @@
 """Crafted pickles that make the most of their bytes: `python bombs.py NAME` converts one, and prints the memory that it
 took beyond what the process had."""
 
-from __future__ import annotations
-
 import struct
 import sys
 import tempfile

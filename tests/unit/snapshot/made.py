@@ -1,7 +1,5 @@
 """Memory snapshots made by hand, as PyTorch's pickles have them."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """The memory that docs/exports.md promises, for pickles that were made to take the most."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a memory snapshot becomes: figures are PyTorch's to the byte, and what it does not say is said to be unknown."""
 
-from __future__ import annotations
-
 import ast
 import gzip
 import importlib.util

@@ -1,7 +1,5 @@
 """`cuptimem export --to memory-viz`, read back: every figure of blocks, lines and segments is the recording's."""
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter
 from pathlib import Path

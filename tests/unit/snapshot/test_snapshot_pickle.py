@@ -1,8 +1,6 @@
 """Pickles as the core reads them: plain data of every protocol, nothing else, and never more than a line for what is
 refused."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Huge numbers wherever a trace has one, under a small memory limit."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

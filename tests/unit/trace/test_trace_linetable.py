@@ -1,7 +1,5 @@
 """Location tables against CPython's own reading of them, for every code object of many modules."""
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The extension's view of a trace, and the made-up trace that other tests and benchmarks read."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

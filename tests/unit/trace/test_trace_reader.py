@@ -1,7 +1,5 @@
 """Reading: states, damage, versions, what a killed process left behind, time."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

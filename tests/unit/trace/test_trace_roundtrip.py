@@ -1,7 +1,5 @@
 """What goes into the encoder comes out of the reader: every field, every order, every batch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tree samples in a trace: what is written is read, in bounds, and damage is an error."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Writing: whole chunks or nothing, whatever the file system says."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

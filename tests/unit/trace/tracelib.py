@@ -1,7 +1,5 @@
 """The C trace part through ctypes, and the outer file format once more in Python, so that both can be compared."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Iterable, Sequence
@@ -449,7 +447,7 @@ class Bytes:
         flags, device, index = self.u8(), self.u8(), self.u8()
         return flags, device, index - 256 if index > 127 else index
 
-    def block(self) -> Bytes:
+    def block(self) -> "Bytes":
         length = self.varint()
         self.at += length
         return Bytes(self.data[self.at - length : self.at])
