@@ -3,6 +3,9 @@
 import pytest
 
 from tests.attribution.suite import PYTHON
+from tests.conftest import clean_environment
+from tests.forkserver import Forks
+from tests.on_device.simulated import device
 
 pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
 if not next(PYTHON.parents[1].glob("lib/python3*/site-packages/deepspeed"), None):
@@ -28,6 +31,15 @@ for _ in range(2):
 """
 
 
+@pytest.fixture(scope="module")
+def forks(compiled):
+    """Its programs begin with what takes DeepSpeed three seconds to import, and import DeepSpeed themselves."""
+    environment = {**clean_environment(), **compiled, **device.environment()}
+    servers = Forks(str(PYTHON), environment, ("torch._dynamo", "torch._inductor.compile_fx"))
+    yield servers
+    servers.close()
+
+
 # Bytes for each parameter, of all ranks together: master copy and two moments in single precision; a gradient of 16
 # bits, too, and as the step takes it; gradient and parameter of 16 bits, as the paper on ZeRO has it.
 @pytest.mark.parametrize("stage, divided", [(1, 12), (2, 18), (3, 16)])
@@ -35,7 +47,7 @@ def test_zero_divides_what_its_stage_says(simulate, stage, divided):
     took = []
     for ranks in (4, 8):
         options = ("--world-size", str(ranks), "--ranks", f"{ranks - 1}", "--memory", "40GiB", "--trust-reads")
-        done = simulate(PROGRAM, *options, verb="fits", python=str(PYTHON), behind=(str(stage),))
+        done = simulate(PROGRAM, *options, verb="fits", behind=(str(stage),))
         (row,) = done.answer["rows"]
         assert row["verdict"] == "fits", done.err
         took.append(row["allocated"]["high"])
@@ -45,5 +57,5 @@ def test_zero_divides_what_its_stage_says(simulate, stage, divided):
 def test_inference_is_refused_by_name(simulate):
     program = "import deepspeed, torch\ndeepspeed.init_inference(torch.nn.Linear(8, 8).cuda())\n"
     options = ("--world-size", "4", "--ranks", "0", "--memory", "40GiB")
-    (row,) = simulate(program, *options, verb="fits", python=str(PYTHON)).answer["rows"]
+    (row,) = simulate(program, *options, verb="fits").answer["rows"]
     assert row["verdict"] == "script failed" and "DeepSpeed's pipelines and inference are not" in row["reason"]
