@@ -1,8 +1,10 @@
 """An interpreter with a CUDA build of PyTorch, and programs run in it on a simulated device."""
 
+import contextlib
 import json as json_module
 import os
 import re
+import select
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +21,7 @@ from tests.on_device.simulated import device
 
 PROGRAMS = Path(__file__).with_name("programs")
 DRIVER = Path(__file__).with_name("simulate_in_forks.py")
+TRIES = Path(__file__).with_name("tries_in_one.py")
 IMPORTED = tuple(f"cuptimem.{name}" for name in ("cli.simulate", "cli.fits", "simulation.api", "simulation.as_json"))
 MISSING = "no CUDA build of PyTorch: `make test` installs one into .venv-cuda"
 
@@ -153,6 +156,39 @@ def simulate(
         return Done(done.code, done.out, done.err)
 
     return call
+
+
+InOne = Callable[..., Any]
+
+
+@contextlib.contextmanager
+def tries_in_one(python: str | Path, **variables: str) -> Iterator[InOne]:
+    """Runs tries_in_one.py; what is called has its code's answer to what it is given."""
+    process = subprocess.Popen(
+        [python, "-P", "-W", "ignore", TRIES],
+        env=clean_environment() | variables,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    )
+    assert process.stdin is not None and process.stdout is not None
+
+    def call(code: str, given: object, folder: Path, timeout: float = 900) -> Any:
+        process.stdin.write(json_module.dumps({"code": code, "given": given, "folder": str(folder)}).encode() + b"\n")
+        if not select.select([process.stdout], [], [], timeout)[0]:
+            process.kill()
+        answer = json_module.loads(process.stdout.readline() or '{"error": "it ended, or took too long"}')
+        assert "found" in answer, answer["error"]
+        return answer["found"]
+
+    with process:
+        yield call
+
+
+@pytest.fixture(scope="session")
+def in_one(sim_python: str) -> Iterator[InOne]:
+    with tries_in_one(sim_python) as call:
+        yield call
 
 
 def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str], timeout: float) -> Result:

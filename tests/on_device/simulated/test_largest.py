@@ -1,13 +1,12 @@
 """The largest batch: is the size that is answered the one that fits, and the next one the first that does not?"""
 
 import json
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import clean_environment
+from tests.on_device.simulated.conftest import InOne
 
 pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
 
@@ -58,28 +57,14 @@ MEMORY = 2 << 30  # of all: they share a process, and so a device
 Ask = Callable[..., tuple[int, dict]]
 
 
-@pytest.fixture(scope="module")
-def server(sim_python: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sim_python, "-W", "ignore", str(Path(__file__).with_name("largest_in_one.py"))],
-        env=clean_environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        yield process
-
-
 @pytest.fixture
-def ask(server: subprocess.Popen[str], tmp_path: Path) -> Ask:
+def ask(in_one: InOne, tmp_path: Path) -> Ask:
     """The exit code and the answer of a max-batch."""
 
     def call(program: str, *options: str) -> tuple[int, dict]:
         (tmp_path / "program.py").write_text(program)
-        arguments = ["--json", "--memory", str(MEMORY), *options, "program.py"]
-        server.stdin.write(json.dumps({"folder": str(tmp_path), "arguments": arguments}) + "\n")
-        server.stdin.flush()
-        found = json.loads(server.stdout.readline())
+        arguments = ["max-batch", "--json", "--memory", str(MEMORY), *options, "program.py"]
+        found = in_one("found = verb(*given)", arguments, tmp_path)
         assert found["out"], found["err"]
         return found["code"], json.loads(found["out"])
 

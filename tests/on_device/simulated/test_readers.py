@@ -1,8 +1,6 @@
 """Does what a run with readers foretells hold for the program changed by hand, at the line where that is?"""
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,46 +8,45 @@ from typing import Any
 import pytest
 
 from tests.conftest import clean_environment
+from tests.forkserver import Forks
+from tests.on_device.simulated import device
+from tests.on_device.simulated.conftest import InOne
 
 pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
 PROGRAM = Path(__file__).with_name("tried") / "unread.py"
-DRIVER = """
-import json, sys
+CODE = """
 from cuptimem.advice import Adviser
 from cuptimem.advice.readers import Readers
 from cuptimem.cli import advice_try
 from cuptimem.report import load
-from cuptimem.simulation import tries
-program, cases, few_steps = json.load(sys.stdin)
+program, cases, few_steps = given
 found = {}
-with tries.Server("h100") as server:
-    for case, changes in cases.items():
-        words, steps = [program, "--case", case], 3 if case in few_steps else None
-        mine = found[case] = {"plain": server.run(words, steps=steps, trace=f"{case}.cmem").peak_bytes}
-        mine["read"] = server.run(words, "", steps, trace=f"{case}.json.cmem", readers=f"{case}.json").peak_bytes
-        plain, read = (load.analyze(f"{case}.{name}", with_lives=True) for name in ("cmem", "json.cmem"))
-        readers = Readers(read, f"{case}.json")
-        adviser = Adviser(plain, None, readers)
-        advised = adviser.advise()
-        for one in advised.proposals:
-            if one.free or one.technique in ("in_place", "no_grad"):
-                mine[one.technique] = {"bytes": one.bytes, "line": one.frame.line, "cost": one.cost, "free": one.free}
-        for change in changes:
-            mine[f"{change} by hand"] = server.run([*words, "--hand", change], steps=steps).peak_bytes
-        if "release" in changes:
-            mine["release tried"] = server.run(words, "release", steps).peak_bytes
-        if "no_grad" in changes:
-            values = advice_try.places(f"{case}.cmem", f"{case}.json")
-            mine["no_grad tried"] = server.run(words, "no_grad", steps, values=values).peak_bytes
-        if "in_place" in changes:
-            operators = adviser.operators_in_place()
-            mine["in_place tried"] = server.run(words, "in_place", steps, operators=operators).peak_bytes
-print(json.dumps(found))
+for case, changes in cases.items():
+    words, steps = [program, "--case", case], 3 if case in few_steps else None
+    mine = found[case] = {"plain": server.run(words, steps=steps, trace=f"{case}.cmem").peak_bytes}
+    mine["read"] = server.run(words, "", steps, trace=f"{case}.json.cmem", readers=f"{case}.json").peak_bytes
+    plain, read = (load.analyze(f"{case}.{name}", with_lives=True) for name in ("cmem", "json.cmem"))
+    readers = Readers(read, f"{case}.json")
+    adviser = Adviser(plain, None, readers)
+    advised = adviser.advise()
+    for one in advised.proposals:
+        if one.free or one.technique in ("in_place", "no_grad"):
+            mine[one.technique] = {"bytes": one.bytes, "line": one.frame.line, "cost": one.cost, "free": one.free}
+    for change in changes:
+        mine[f"{change} by hand"] = server.run([*words, "--hand", change], steps=steps).peak_bytes
+    if "release" in changes:
+        mine["release tried"] = server.run(words, "release", steps).peak_bytes
+    if "no_grad" in changes:
+        values = advice_try.places(f"{case}.cmem", f"{case}.json")
+        mine["no_grad tried"] = server.run(words, "no_grad", steps, values=values).peak_bytes
+    if "in_place" in changes:
+        operators = adviser.operators_in_place()
+        mine["in_place tried"] = server.run(words, "in_place", steps, operators=operators).peak_bytes
 """
 ON_CPU = """
 import contextlib, io, json, sys
 import torch
-folder, cases = json.load(sys.stdin)
+folder, cases = json.loads(sys.argv[1])
 sys.path.insert(0, folder)
 import unread
 unread.DEVICE, unread.ROWS = "cpu", 64
@@ -84,26 +81,11 @@ CASES: Mapping[str, Mapping[str, str]] = {
 WRONG = {"subtracted": "in_place", "leaf": "in_place", "later": "in_place", "branch": "no_grad"}
 
 
-def answers(python: str, code: str, given: list[object], folder: Path | None = None) -> Mapping[str, Any]:
-    """What a process prints as JSON that gets the same on its standard input."""
-    done = subprocess.run(
-        [python, "-c", code],
-        input=json.dumps(given),
-        cwd=folder,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 @pytest.fixture(scope="module")
-def found(sim_python: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+def found(in_one: InOne, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     cases = {case: list(changes) for case, changes in CASES.items()}
-    return answers(sim_python, DRIVER, [str(PROGRAM), cases, list(WRONG)], tmp_path_factory.mktemp("readers"))
+    found: dict[str, Any] = in_one(CODE, [str(PROGRAM), cases, list(WRONG)], tmp_path_factory.mktemp("readers"))
+    return found
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -125,10 +107,17 @@ def test_as_by_hand(found: Mapping[str, Any], case: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def computed() -> Mapping[str, Any]:
+def computed(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     """By case and change, what the program prints on the CPU, or its error."""
     cases = {case: ["", *changes, *([WRONG[case]] if case in WRONG else [])] for case, changes in CASES.items()}
-    return answers(sys.executable, ON_CPU, [str(PROGRAM.parent), cases])
+    program = tmp_path_factory.mktemp("computed") / "program.py"
+    program.write_text(ON_CPU)
+    given = json.dumps([str(PROGRAM.parent), cases])
+    environment = clean_environment() | device.environment()
+    done = forks.of(PROGRAM.read_text()).run(program, given, environment=environment, cwd=program.parent)
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    return found
 
 
 @pytest.mark.parametrize("case", CASES)

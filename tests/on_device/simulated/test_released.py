@@ -1,55 +1,28 @@
 """A row of `release`: the change that was tried is the one that is written, and it does not break the program."""
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, clean_environment
+from tests.on_device.simulated.conftest import InOne
 
 pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
 PROGRAM = Path(__file__).with_name("tried") / "released.py"
-CASES = ("in_a_loop", "in_one_branch", "behind_a_handler", "from_elsewhere", "by_its_frame")
-DRIVER = """
-import contextlib, io, json, sys
-from cuptimem.cli import advice_try
-from cuptimem.output.bounded import NONE
-from cuptimem.simulation import tries
-program, *cases = sys.argv[1:]
-found = {}
-with tries.Server("h100") as server:
-    tries.Server = lambda *_: contextlib.nullcontext(server)
-    for case in cases:
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            assert advice_try.run([program, case], ["release"], bounds=NONE) == 0
-        found[case] = json.loads(out.getvalue())
-print(json.dumps(found))
-"""
-
-
-@pytest.fixture(scope="module")
-def found(sim_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Of each case what the verb says, all from one process that has imported PyTorch."""
-    environment = {**clean_environment(), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sim_python, "-c", DRIVER, str(PROGRAM), *CASES],
-        cwd=tmp_path_factory.mktemp("released"),
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
 
 
 @pytest.fixture
-def tried(found: dict[str, Any]) -> Callable[[str], dict[str, Any]]:
-    return lambda case: {**found[case]["tried"][0], "before": found[case]["as_it_is"]["peak_bytes"]}
+def tried(in_one: InOne, tmp_path: Path) -> Callable[[str], dict[str, Any]]:
+    def ask(case: str) -> dict[str, Any]:
+        words = ("advice", "--try", "--json", "--change", "release", str(PROGRAM), case)
+        done = in_one("found = verb(*given)", words, tmp_path)
+        assert done["code"] == 0, done["err"]
+        found = json.loads(done["out"])
+        return {**found["tried"][0], "before": found["as_it_is"]["peak_bytes"]}
+
+    return ask
 
 
 @pytest.mark.parametrize(

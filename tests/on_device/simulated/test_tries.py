@@ -9,42 +9,25 @@ from typing import Any
 import pytest
 
 from tests.conftest import clean_environment
+from tests.on_device.simulated.conftest import InOne
 
 pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
 TRIED = Path(__file__).with_name("tried")
-DRIVER = """
-import dataclasses, json, sys
-from cuptimem.simulation import tries
+CODE = """
+import dataclasses
 found = []
-with tries.Server("h100") as server:
-    for one in json.load(sys.stdin):
-        found.append(dataclasses.asdict(server.run(**{"timeout": 600, **one})))
-        server.import_what_was_used()
-print(json.dumps(found))
+for one in given:
+    found.append(dataclasses.asdict(server.run(**{"timeout": 600, **one})))
+    server.import_what_was_used()
 """
 GPT, IMAGES, KINDS, OTHERS = (str(TRIED / f"{name}.py") for name in ("gpt", "images", "kinds", "others"))
 Answers = Callable[[Sequence[Mapping[str, Any]]], list[Any]]
 
 
 @pytest.fixture(scope="module")
-def tried(sim_python: str, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """The answers to requests of one server, as dictionaries."""
-
-    def ask(requests: Sequence[Mapping[str, Any]]) -> list[Any]:
-        done = subprocess.run(
-            [sim_python, "-c", DRIVER],
-            input=json.dumps(list(requests)),
-            cwd=tmp_path_factory.mktemp("tries"),
-            env=clean_environment(),
-            capture_output=True,
-            text=True,
-            timeout=900,
-        )
-        assert done.returncode == 0, done.stderr
-        found: list[Any] = json.loads(done.stdout)
-        return found
-
-    return ask
+def tried(in_one: InOne, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """The answers to requests, as dictionaries."""
+    return lambda requests: list(in_one(CODE, list(requests), tmp_path_factory.mktemp("tries")))
 
 
 # The change, options of the program that is changed, how far its peak may lie from that of the change by hand.

@@ -1,15 +1,15 @@
 """Changes put into programs of real libraries, beside the change as these libraries' users make it."""
 
 import json
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.attribution.suite import PYTHON
-from tests.conftest import clean_environment
-from tests.on_device.simulated.test_tries import DRIVER, TRIED, asked_once
+from tests.on_device.simulated.conftest import InOne, tries_in_one
+from tests.on_device.simulated.test_tries import CODE, TRIED, asked_once
 
 pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
 if not PYTHON.exists():
@@ -27,23 +27,14 @@ PAIRS = (
 )
 
 
-def answer(folder: Path, *words: str | Path, given: object = None) -> Any:
-    """What Python prints as JSON."""
-    done = subprocess.run(
-        [PYTHON, *words],
-        input=json.dumps(given),
-        cwd=folder,
-        env=clean_environment() | {"HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+@pytest.fixture(scope="module")
+def in_one() -> Iterator[InOne]:
+    with tries_in_one(PYTHON, HF_HUB_OFFLINE="1") as call:
+        yield call
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
+def answers(in_one: InOne, tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
     """Of each pair: as it is, changed from outside, changed by hand. The last: a change that Trainer cannot have."""
     requests: dict[int, list[dict[str, Any]]] = {}
     for number, (program, change, _) in enumerate(PAIRS):
@@ -56,7 +47,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
         ]
     requests[len(PAIRS)] = [{"words": [str(TRIED / "trainer.py")], "change": "step_in_backward"}]
     folder = tmp_path_factory.mktemp("tries")
-    return asked_once(lambda several: list(answer(folder, "-c", DRIVER, given=list(several))), requests)
+    return asked_once(lambda several: list(in_one(CODE, list(several), folder)), requests)
 
 
 @pytest.mark.parametrize("number", range(len(PAIRS)), ids=["-".join(row[:2]) for row in PAIRS])
@@ -96,12 +87,12 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("program", WRITTEN)
-def test_what_to_write_is_a_setting_of_the_trainer(program: str, tmp_path: Path) -> None:
+def test_what_to_write_is_a_setting_of_the_trainer(in_one: InOne, program: str, tmp_path: Path) -> None:
     path = TRIED / f"{program}.py"
     line, written = WRITTEN[program]
     asked = [word for change in written for word in ("--change", change)]
-    found = answer(tmp_path, "-m", "cuptimem", "advice", "--try", "--json", *asked, path)
-    tried = {row["change"]: row for row in found["tried"]}
+    done = in_one("found = verb(*given)", ["advice", "--try", "--json", *asked, str(path)], tmp_path)
+    tried = {row["change"]: row for row in json.loads(done["out"])["tried"]}
     # What is tried without a prediction says itself where and what.
     rows = {change: row["proposal"] or {"line": row["frame"], "write": row["write"]} for change, row in tried.items()}
     lines = path.read_text().splitlines()
