@@ -162,10 +162,10 @@ InOne = Callable[..., Any]
 
 
 @contextlib.contextmanager
-def tries_in_one(python: str | Path, **variables: str) -> Iterator[InOne]:
+def tries_in_one(python: str | Path, device: str = "h100", **variables: str) -> Iterator[InOne]:
     """Runs tries_in_one.py; what is called has its code's answer to what it is given."""
     process = subprocess.Popen(
-        [python, "-P", "-W", "ignore", TRIES],
+        [python, "-P", "-W", "ignore", TRIES, device],
         env=clean_environment() | variables,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

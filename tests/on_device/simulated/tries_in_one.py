@@ -1,10 +1,10 @@
 """Tries, and commands that try, as forks of one process: to import torch is most of what one takes.
 
-python tries_in_one.py        for the fixture `in_one`
+python tries_in_one.py DEVICE        for the fixture `in_one`
 
 A request is a line of JSON: code, what it is given, the folder. The answer is one, too: what the code leaves as
-`found`, or its traceback. It has `server`, which tries on an H100, and `verb`. Commands share that server; those that
-try on another device have one of their own.
+`found`, or its traceback. It has `server`, which tries on that device, and `verb`. Commands share that server; those
+that try on another device have one of their own.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def verb(*arguments: str) -> dict[str, Any]:
 
 def answer(code: str, given: Any, folder: str) -> dict[str, Any]:
     os.chdir(folder)
-    scope = {"server": Shared("h100").__enter__(), "verb": verb, "given": given}
+    scope = {"server": Shared(sys.argv[1]).__enter__(), "verb": verb, "given": given}
     try:
         exec(code, scope)
     except Exception:

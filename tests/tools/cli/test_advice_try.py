@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from cuptimem.report.stacks import Frame
 from cuptimem.simulation import as_json, changes, try_imports, try_views
 from cuptimem.simulation.tries import NOTHING, Tried
 from tests.conftest import ROOT, Result, clean_environment
+from tests.on_device.simulated.conftest import InOne, tries_in_one
 
 MIB = 1 << 20
 
@@ -231,7 +232,7 @@ model = nn.Sequential(nn.Linear(256, 256), nn.LeakyReLU(inplace=HAND == "in_plac
 make = torch.optim.SGD if HAND == "sgd" else torch.optim.AdamW
 optimizer = make(model.parameters(), lr=0.01)
 for step in range(5):
-    loss = model(torch.zeros(4096, 256)).sum()
+    loss = model(torch.zeros(1024, 256)).sum()
     if HAND != "zero_grad_late":
         optimizer.zero_grad()
     loss.backward()
@@ -240,13 +241,11 @@ for step in range(5):
         optimizer.zero_grad()
 """
 TRY = """
-import dataclasses, json, sys
-from cuptimem.simulation import tries
-with tries.Server("cpu") as server:
-    for asked in json.load(sys.stdin):
-        program, change, operators = asked
-        operators = [("train.py", *one) for one in operators]
-        print(json.dumps(dataclasses.asdict(server.run([program], change, operators=operators))))
+import dataclasses
+found = []
+for program, change, operators in given:
+    operators = [("train.py", *one) for one in operators]
+    found.append(dataclasses.asdict(server.run([program], change, operators=operators)))
 """
 CALLS = """
 import torch
@@ -270,9 +269,14 @@ OPERATORS: tuple[tuple[tuple[int, str, str], ...], ...] = (
 
 
 @pytest.fixture(scope="module")
-def tried(python: str, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Of the program as it is, and of each change, put in and by hand; then of the operators in place. All from one
-    process that has imported PyTorch."""
+def in_one(python: str) -> Iterator[InOne]:
+    with tries_in_one(python, "cpu") as call:
+        yield call
+
+
+@pytest.fixture(scope="module")
+def tried(in_one: InOne, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Of the program as it is, and of each change, put in and by hand; then of the operators in place."""
     folder = tmp_path_factory.mktemp("tries")
     (folder / "train.py").write_text(CALLS)
     asked: list[tuple[str, str, object]] = []
@@ -280,12 +284,8 @@ def tried(python: str, tmp_path_factory: pytest.TempPathFactory) -> list[dict[st
         (folder / f"{hand}.py").write_text(PROGRAM.format(hand=hand))
         asked += [(".py", hand, ()), (f"{hand}.py", "", ())]
     asked += [("train.py", "in_place", operators) for operators in OPERATORS]
-    command, given = [python, "-c", TRY], json.dumps(asked)
-    done = subprocess.run(
-        command, cwd=folder, env=clean_environment(), input=given, capture_output=True, text=True, timeout=280
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    found: list[dict[str, Any]] = in_one(TRY, asked, folder)
+    return found
 
 
 @pytest.mark.torch
@@ -314,12 +314,12 @@ def test_operators_in_place(tried: list[dict[str, Any]]) -> None:
 
 @pytest.mark.torch
 @pytest.mark.costly
-def test_verb_on_the_cpu(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_verb_on_the_cpu(in_one: InOne, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM.format(hand=""))
-    command = ("-m", "cuptimem", "advice", "--try", "--device", "cpu", "--change", "sgd", "--change", "no_foreach")
-    done = run(*command, "train.py")
-    assert done.code == 0 and not done.err, done.err
-    lines = done.out.splitlines()
+    command = ("advice", "--try", "--device", "cpu", "--change", "sgd", "--change", "no_foreach", "train.py")
+    done = in_one("found = verb(*given)", command, tmp_path)
+    assert done["code"] == 0 and not done["err"], done["err"]
+    lines = done["out"].splitlines()
     assert lines[0].startswith("train.py on the CPU: peak ") and lines[0].endswith(" in 3 steps; 2 changes tried")
     assert lines[2] == "trades: each with its cost"
     name, saves, _, share, _, tried, unit, *predicted = lines[4].split()[:9]
