@@ -117,12 +117,8 @@ def test_a_report_has_the_steps_numbers_in_the_logs(forked: Run) -> None:
     shown = text.render(views.steps(report, report.steps, 0), 120)
     assert "15        112  training" in shown and "11             evaluation" in shown
 
-
-@pytest.mark.parametrize("said", ["101-113", "1-2-3", "-", "", "101", "x-y", f"{'9' * 30}-{'9' * 5000}"])
-def test_numbers_that_do_not_agree_are_not_shown(forked: Run, said: str) -> None:
-    assert forked("-c", NUMBERED, cwd=Path.cwd()).code == 0
-    report = cuptimem.open("run.cmem")
-    assert logged.numbers(replace(report, environment={**report.environment, logged.STEPS: said})) == {}
+    for said in ("101-113", "1-2-3", "-", "", "101", "x-y", f"{'9' * 30}-{'9' * 5000}"):  # what does not agree
+        assert logged.numbers(replace(report, environment={**report.environment, logged.STEPS: said})) == {}
 
 
 def test_a_refusal_has_its_page_and_the_exception_its_path(forked: Run) -> None:
