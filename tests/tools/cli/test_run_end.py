@@ -53,14 +53,14 @@ def test_an_interrupted_program_has_its_five_lines(forked: Run, tmp_path: Path) 
 
 
 @pytest.mark.torch
-def test_an_interrupt_stays_the_exit_status(run: Run, tmp_path: Path) -> None:
+def test_an_interrupt_stays_the_exit_status(forked: Run, tmp_path: Path) -> None:
     """Python asks what the last source text that ran ended with, and what looks for a leak's line runs some."""
     (tmp_path / "program.py").write_text(
         "import torch\nmodel, kept = torch.nn.Linear(64, 64), []\nsgd = torch.optim.SGD(model.parameters())\n"
         "for _ in range(12):\n    kept.append(torch.ones(64, 64))\n    model(kept[-1]).sum().backward()\n"
         "    sgd.step()\nraise KeyboardInterrupt\n"
     )
-    done = run(*RUN, "program.py")
+    done = forked(*RUN, "program.py")
     assert (done.code, "1 leak in 12 steps" in done.err) == (-signal.SIGINT, True), done.err
 
 
