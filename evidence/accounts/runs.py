@@ -21,7 +21,7 @@ class Runs:
 
     def __init__(self, python: str, kind: str, more: Mapping[str, str]) -> None:
         self.kind = kind
-        self._environment = {**clean_environment(), "PYTHONPATH": str(ROOT), **more}
+        self._environment = {**clean_environment(), "PYTHONPATH": str(ROOT), "FORKS_SEE_ALL": "1", **more}
         self._forks = ForkServer(python, self._environment, OPTIMIZERS)
 
     def run(self, script: str, *arguments: str, **environment: str) -> Any:

@@ -5,6 +5,10 @@ as any Python does and runs the program as its main script: frames, `__main__`, 
 process of its own. Handlers of atexit run as there; PyTorch's objects and its libraries' destructors are left alone
 behind them, unless FORKS_END_WHOLE is set (gcov writes its counts there). Whatever is about that import or that end, or
 about variables that are read meanwhile, is run afresh.
+
+Objects that were imported before are hidden from the child's collector, and so from recordings, which would spend two
+thirds of their time on PyTorch's 200,000; of `__main__` and sys.modules nothing is. A program that has FORKS_SEE_ALL in
+its environment sees all of them.
 """
 
 import json
