@@ -12,7 +12,7 @@ import pytest
 import cuptimem
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("only_new_objects")]
 
 KIB = 1024
 

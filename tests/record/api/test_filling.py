@@ -12,7 +12,7 @@ import cuptimem
 from cuptimem import _core
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("only_new_objects")]
 
 FILLING = 9  # cm_mark_kind
 Transition = namedtuple("Transition", "state reward")

@@ -14,7 +14,7 @@ from cuptimem.record import recorder, role
 from tests.conftest import Result
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("only_new_objects")]
 
 KIB = 1024
 

@@ -19,7 +19,7 @@ from cuptimem.errors import Error
 from cuptimem.record import recorder
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("only_new_objects")]
 
 KIB = 1024
 

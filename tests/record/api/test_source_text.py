@@ -15,7 +15,7 @@ import pytest
 import cuptimem
 from tests.conftest import ROOT, Result, clean_environment
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("only_new_objects")]
 
 Run = Callable[..., Result]
 RECORD = ("-m", "cuptimem", "run", "-q", "-o", "out.cmem")

@@ -16,7 +16,7 @@ from cuptimem import _core
 from cuptimem.objects import living, walks
 
 torch = pytest.importorskip("torch", reason="the torch-free run leaves these out")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("only_new_objects")]
 
 MODULE, PARAMETER, BUFFER, GRADIENT, STATE, OTHER = range(1, 7)  # cm_label_kind
 
