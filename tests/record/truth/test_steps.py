@@ -1,10 +1,9 @@
 """One step an iteration, whatever the loop looks like."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+import oracle
 import pytest
 
 pytestmark = pytest.mark.torch
@@ -46,13 +45,13 @@ EXPECTED = {
 
 
 @pytest.fixture(scope="module")
-def seen():
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(HERE / "steps_child.py")], capture_output=True, text=True, timeout=300
-    )
-    if done.returncode != 0:
-        pytest.fail(f"exit {done.returncode}: {done.stderr[-1500:]}", pytrace=False)
-    return json.loads(done.stdout.splitlines()[-1])
+def seen(forks, oracle_library, tmp_path_factory):
+    script, environment = HERE / "steps_child.py", oracle.environment(oracle_library, PYTHONPATH=str(HERE.parents[2]))
+    cwd = tmp_path_factory.mktemp("steps")
+    done = forks.of(script.read_text()).run(script, environment=environment, cwd=cwd)
+    if done.code != 0:
+        pytest.fail(f"exit {done.code}: {done.err[-1500:]}", pytrace=False)
+    return json.loads(done.out.splitlines()[-1])
 
 
 @pytest.mark.parametrize("case", EXPECTED)
