@@ -24,8 +24,8 @@ from typing import Any
 from tests.conftest import Result
 
 HERE = Path(__file__).resolve().parent
-# The first optimizer of a program imports this, which takes a second. Where it is imported already, a recording has
-# more objects to walk, which takes a quarter of that: for programs that make one.
+# The first optimizer of a program imports this, as torch.compile does, which takes a second. Where it is there already,
+# a fork has more pages: for programs with either.
 OPTIMIZERS = ("torch._dynamo",)
 # What a report is read into and shown by: a fifth of a program that prints one goes into importing these. They have
 # data and words alone; what records is imported where a program would.
@@ -184,7 +184,7 @@ class ForkServer:
 
 
 class Forks:
-    """Two servers: programs that make an optimizer begin with what the first one imports."""
+    """Two servers: programs that make an optimizer, or compile, begin with what that imports."""
 
     def __init__(
         self, python: str, environment: Mapping[str, str], imports: Iterable[str] = (), name: str = "program.py"
@@ -193,7 +193,7 @@ class Forks:
 
     def of(self, text: str) -> ForkServer:
         """The one for a program of this text."""
-        return self._servers["torch.optim" in text]
+        return self._servers["torch.optim" in text or "torch.compile" in text]
 
     def close(self) -> None:
         for server in self._servers:

@@ -405,7 +405,7 @@ print("through")
 
 
 def test_a_loop_that_polls_ends_at_the_high_end_too(simulate):
-    done = simulate(POLLING, "--timeout", "150")
+    done = simulate(POLLING)
     assert done.code == 0, done.err
     assert [one["outcome"] for one in done.answer["attempts"]] == ["ran"]
 
@@ -423,10 +423,10 @@ def test_what_compilers_keep_is_not_the_users(simulate, tmp_path):
 
 
 ENDLESS = """\
-import torch
+import time, torch
 scores = torch.randn(8, 8, device="cuda") @ torch.randn(8, 8, device="cuda")
 while scores.argmax().item() != 2:
-    pass
+    time.sleep(0.002)
 """
 
 
