@@ -159,6 +159,8 @@ def run(python: str, tmp_path: Path) -> Callable[..., Result]:
 def only_new_objects() -> Iterator[None]:
     """What was made before this file's tests is hidden from the collector and from recordings in this process, which
     would spend most of their time on 300,000 objects of PyTorch's and pytest's: for tests that are about neither."""
+    import torch  # noqa: F401  also where the tests import it later
+
     gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "get_freeze_count", int)  # 0

@@ -15,7 +15,7 @@ from cuptimem.report.advice import Plan
 from cuptimem.report.load import analyze
 from cuptimem.report.model import Report
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("only_new_objects")]
 
 MOST = 3  # changes of a set that is tried here
 _Names = tuple[str, ...]

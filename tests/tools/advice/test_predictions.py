@@ -9,7 +9,7 @@ from cuptimem import advice
 from cuptimem.cli import main
 from cuptimem.report.model import Report
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("only_new_objects")]
 
 Record = Callable[..., Report]
 

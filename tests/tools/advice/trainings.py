@@ -220,7 +220,6 @@ def record_cycles(folder: Path, collected: bool) -> Report:
     """Without automatic collection; collected: with one by hand in each step."""
     path = folder / f"cycles-{collected}.cmem"
     gc.collect()
-    gc.freeze()  # else each collection visits all that PyTorch has made
     gc.disable()
     try:
         with cuptimem.profile(path, holders=False):
@@ -235,7 +234,6 @@ def record_cycles(folder: Path, collected: bool) -> Report:
                     gc.collect()
     finally:
         gc.enable()
-        gc.unfreeze()
     return cuptimem.open(path)
 
 
