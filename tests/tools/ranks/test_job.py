@@ -26,21 +26,16 @@ def launch(folder: Path, *command: str) -> Result:
     return Result(done.returncode, done.stdout, done.stderr)
 
 
-def fork(folder: Path, script: Path) -> Result:
+def fork(forks: Forks, folder: Path, script: Path) -> Result:
     """The same, without four imports of PyTorch and torchrun's own."""
-    environment = {**clean_environment(), "PYTHONPATH": str(ROOT)}
-    servers = Forks(sys.executable, environment)
-    try:
-        server = servers.of(script.read_text())
-        return server.run(HERE / "forked.py", "4", str(script), environment=environment, cwd=folder)
-    finally:
-        servers.close()
+    server = forks.of(script.read_text())
+    return server.run(HERE / "forked.py", "4", str(script), environment=clean_environment(), cwd=folder)
 
 
 @pytest.fixture(scope="module", params=["forks", pytest.param("torchrun", marks=pytest.mark.extended)])
-def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def job(request: pytest.FixtureRequest, forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, script = tmp_path_factory.mktemp("job"), HERE / "ddp.py"
-    done = fork(folder, script) if request.param == "forks" else launch(folder, str(script))
+    done = fork(forks, folder, script) if request.param == "forks" else launch(folder, str(script))
     assert done.code == 0, done.err
     return folder
 
