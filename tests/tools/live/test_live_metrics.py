@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from cuptimem.errors import Error
 from cuptimem.live import metrics
 from cuptimem.live.following import Follower
 from cuptimem.live.state import LiveDevice, LiveState
+from tests.conftest import Result
 
 pytestmark = pytest.mark.torch
 needs_client = pytest.mark.skipif(
@@ -128,12 +130,12 @@ assert "textual" not in sys.modules and "prometheus_client" not in sys.modules
 """
 
 
-def test_watch(tmp_path: Path) -> None:
-    done = run(tmp_path, WATCHED)
-    assert done.returncode == 0, done.stderr
-    result: list[Any] = json.loads(done.stdout)
+def test_watch(forked: Callable[..., Result]) -> None:
+    done = forked("-c", WATCHED)
+    assert done.code == 0, done.err
+    result: list[Any] = json.loads(done.out)
     assert result == ["complete", 12_000_000, ["cuptimem watch"], True]
-    assert done.stderr == "cuptimem: no more calls of <lambda>: ZeroDivisionError: division by zero\n"
+    assert done.err == "cuptimem: no more calls of <lambda>: ZeroDivisionError: division by zero\n"
 
 
 def test_watch_belongs_inside_a_profile() -> None:
