@@ -1,11 +1,14 @@
-"""Smaller and larger batches of the program's DataLoaders.
+"""Smaller and larger batches of the DataLoaders that an optimizer's steps learn from.
 
-Without a DataLoader it is not known from outside where a batch is made: then nothing is applied.
+A first run of the program finds out which these are: an evaluation keeps its batches. Without a DataLoader it is not
+known from outside where a batch is made: then nothing is applied.
 """
 
 import functools
+from collections import Counter
 from typing import Any
 
+import torch
 import torch.utils.data as data
 from torch import nn
 from torch.optim.optimizer import Optimizer
@@ -14,23 +17,42 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from cuptimem.simulation.changes import stepping
 from cuptimem.simulation.changes.change import Change, patch, refuse
 
+_LOADERS = ";loaders="  # behind a value: numbers of those that are changed, in the order in which they are made
+
 
 class _Loaders(Change):
     """Gives DataLoaders another batch size when they are made."""
 
     why_not = "no batch comes from a DataLoader: give the program another batch size by hand"
 
-    def install(self) -> None:
-        self._done: set[int] = set()  # loaders' samplers that were changed: accelerate makes a second loader of one
+    def __init__(self, name: str, value: str, device: str) -> None:
+        self._asked, is_known, chosen = value.partition(_LOADERS)
+        super().__init__(name, self._asked, device)
+        self._is_known = bool(is_known)
+        self._chosen = {int(one) for one in chosen.split(",") if one}
+        self._numbers: dict[int, int] = {}  # by id of a sampler: its loader's. accelerate makes a second one of it
         self._kept: list[Any] = []  # so that their ids stay theirs
-        self._draws = 0
+        self._loaders = 0
+        self._drawn_now: set[int] = set()  # numbers, since the last step
+        self._drawn_for: Counter[int] = Counter()  # by number: steps before which it was drawn from
+        self._fed = 0  # steps before which anything was
+
+    def install(self) -> None:
         patch(data.DataLoader, "__init__", self._sized)
         patch(_BaseDataLoaderIter, "__next__", self._drawn)
         stepping.around(self._step)
 
+    def finish(self) -> None:
+        if not self._is_known and self._fed:
+            every = sorted(self._drawn_for)
+            often = [number for number in every if 2 * self._drawn_for[number] >= self._fed]
+            self.again = f"{self._asked}{_LOADERS}{','.join(map(str, often or every))}"
+
     def _drawn(self, original: Any) -> Any:
         def draw(this: Any) -> Any:
-            self._draws += 1
+            number = self._numbers.get(id(this._index_sampler))
+            if number is not None and torch.is_grad_enabled():
+                self._drawn_now.add(number)
             return original(this)
 
         return draw
@@ -39,15 +61,20 @@ class _Loaders(Change):
         @functools.wraps(original)  # Lightning reads its signature
         def init(this: Any, dataset: Any, batch_size: Any = 1, *arguments: Any, **keywords: Any) -> None:
             sampler: Any = keywords.get("batch_sampler")
-            is_done = id(keywords.get("sampler")) in self._done or id(sampler) in self._done
-            if sampler is None and isinstance(batch_size, int) and not is_done:
-                batch_size = self._changed(batch_size)
-            elif isinstance(getattr(sampler, "batch_size", None), int) and not is_done:
-                sampler.batch_size = self._changed(sampler.batch_size)
+            known = (self._numbers.get(id(one)) for one in (sampler, keywords.get("sampler")) if one is not None)
+            number = next((one for one in known if one is not None), self._loaders)
+            self._loaders += 1
+            if number in self._chosen and number not in self._numbers.values():
+                if sampler is None and isinstance(batch_size, int):
+                    batch_size = self._changed(batch_size)
+                elif isinstance(getattr(sampler, "batch_size", None), int):
+                    sampler.batch_size = self._changed(sampler.batch_size)
+                else:
+                    self.why_not = "a sampler of the program makes its batches: give it another size by hand"
             original(this, dataset, batch_size, *arguments, **keywords)
             made = [one for one in (this.batch_sampler, this.sampler) if one is not None]
             self._kept += made
-            self._done.update(map(id, made))
+            self._numbers.update((id(one), number) for one in made)
 
         return init
 
@@ -60,10 +87,16 @@ class _Loaders(Change):
         raise NotImplementedError
 
     def _step(self, optimizer: Any, step: Any, arguments: Any, keywords: Any) -> Any:
-        """Refuses where a loader was changed, but the batches of steps come from elsewhere."""
-        if not self._draws and self._closure(arguments, keywords) is None:
-            refuse(self.why_not)
+        """Refuses where the batches of steps do not come from DataLoaders."""
+        self._feed(arguments, keywords)
         return step()
+
+    def _feed(self, arguments: Any, keywords: Any) -> None:
+        if not self._drawn_now and not self._fed and self._closure(arguments, keywords) is None:
+            refuse(self.why_not)
+        self._drawn_for.update(self._drawn_now)
+        self._fed += bool(self._drawn_now)
+        self._drawn_now.clear()
 
     @staticmethod
     def _closure(arguments: Any, keywords: Any) -> Any:
@@ -71,7 +104,7 @@ class _Loaders(Change):
 
 
 class Batch(_Loaders):
-    """Another batch size for each DataLoader that has the size of the first one."""
+    """Another batch size for each of these DataLoaders that has the size of the first one."""
 
     def install(self) -> None:
         self._first: int | None = None
@@ -100,8 +133,9 @@ class Accumulate(_Loaders):
         closure = self._closure(arguments, keywords)
         if stepping.is_one():
             return step()
-        if not self._draws and closure is None:
-            refuse(self.why_not)
+        self._feed(arguments, keywords)
+        if not self._is_known:
+            return step()
         self._calls[id(optimizer)] = self._calls.get(id(optimizer), 0) + 1
         if self._calls[id(optimizer)] % self._parts == 0:
             return step()
@@ -109,7 +143,9 @@ class Accumulate(_Loaders):
 
     def _with_last(self, original: Any) -> Any:
         def zero_grad(this: Any, *arguments: Any, **keywords: Any) -> None:
-            if isinstance(this, Optimizer):
+            if not self._is_known:
+                ready = True
+            elif isinstance(this, Optimizer):
                 ready = self._calls.get(id(this), 0) % self._parts == 0
             else:
                 ready = all(calls % self._parts == 0 for calls in self._calls.values())

@@ -108,13 +108,14 @@ class UntilBackward:
 
     def __init__(self, make: Callable[[], AbstractContextManager[Any] | None]) -> None:
         self.given = 0  # elements of the outermost call that is under way
+        self.is_training = False  # the mode of its module
         self._make = make
         self._open: AbstractContextManager[Any] | None = None
         around(self._around)
         _before_backward(self._leave)
 
-    def _around(self, _: nn.Module, *given: Any) -> AbstractContextManager[Any]:
-        self.given = elements(given)
+    def _around(self, module: nn.Module, *given: Any) -> AbstractContextManager[Any]:
+        self.given, self.is_training = elements(given), module.training
         return self._call()
 
     @contextlib.contextmanager
@@ -145,7 +146,8 @@ def in_backward() -> bool:
 def _before_backward(function: Callable[[], None]) -> None:
     def before(original: Any) -> Any:
         def called(*arguments: Any, **keywords: Any) -> Any:
-            function()
+            if not keywords.get("create_graph"):  # else the loss is made of what comes now
+                function()
             return original(*arguments, **keywords)
 
         return called

@@ -23,13 +23,14 @@ class ZeroGradLate(Change):
 
 
 class SetToNone(Change):
-    """zero_grad() without set_to_none=False."""
+    """zero_grad(set_to_none=True) right behind each step, in a program that asks for set_to_none=False."""
 
     why_not = "the program does not call zero_grad(set_to_none=False)"
 
     def install(self) -> None:
         for owner in (Optimizer, nn.Module):
             patch(owner, "zero_grad", self._to_none)
+        register_optimizer_step_post_hook(lambda optimizer, *_: optimizer.zero_grad(set_to_none=True))
 
     def _to_none(self, original: Any) -> Any:
         def zero_grad(this: Any, set_to_none: bool = True) -> None:

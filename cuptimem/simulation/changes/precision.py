@@ -21,6 +21,7 @@ class Autocast(Change):
 
     why_not = "no model is called, or it runs under autocast as it is"
     _learns = False
+    _trained = False  # a model was called in training mode: where one is not, that is no training
     _has_accelerator = False
 
     def install(self) -> None:
@@ -60,7 +61,9 @@ class Autocast(Change):
     def _context(self) -> AbstractContextManager[Any] | None:
         if self._has_accelerator or torch.is_autocast_enabled(self.device):
             return None
-        if self._learns and not torch.is_grad_enabled():
+        self._trained |= self._until.is_training
+        is_evaluation = not torch.is_grad_enabled() or (self._trained and not self._until.is_training)
+        if self._learns and is_evaluation:
             return None
         self.applied += 1
         dtype = torch.bfloat16 if self.value == "bf16" else torch.float16

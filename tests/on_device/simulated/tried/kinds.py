@@ -104,6 +104,9 @@ def evaluates(hand):
         with torch.autocast("cuda", torch.bfloat16, enabled=hand == "autocast"):
             loss = model(torch.randn(4096, 256, device="cuda")).square().mean()
         optimizer.zero_grad()
+        model.eval()  # also one that has a graph
+        assert model(torch.randn(64, 256, device="cuda")).dtype is torch.float32 or hand != "autocast"
+        model.train()
         loss.backward()
         optimizer.step()
 
@@ -122,6 +125,24 @@ def workers(hand):
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
+
+
+def validates(hand):
+    """An evaluation has the batch size of training, another loader, and slopes of its own: it keeps its batches."""
+    parts = 2 if hand else 1
+    model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 30 * 30, 10)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    learned, others = DataLoader(Images(), 32 // parts), DataLoader(Images(), 32)
+    for _ in range(2):
+        for number, (images, labels) in zip(range(2 * parts), learned, strict=False):
+            loss = F.cross_entropy(model(images.cuda()), labels.cuda()) / parts
+            loss.backward()
+            if hand != "accumulate" or number % parts == parts - 1:
+                optimizer.step()
+                optimizer.zero_grad()
+        for images, _ in others:
+            images = images.cuda().requires_grad_()
+            torch.autograd.grad(model(images).square().sum(), images, create_graph=True)
 
 
 def perceptual(hand):
