@@ -2,14 +2,22 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 
 from cuptimem.advice.program import FOREVER, Block, Program
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, user_frame
 
 _LATER = 2  # steps: a batch that is fetched ahead ends with the next one
+_PARTS = 2  # reads
 _LEAST = 5  # blocks of one line: fewer may be a few constants
 _DATA = ("input", "kept", "unknown", "temporary", "loaded")
+# Operators that hand on a view, and those that take some of the rows.
+_VIEWS = re.compile(
+    r"alias|as_strided|detach|expand|narrow|permute|select|slice|split\w*|squeeze|t|transpose|unbind|unfold|unsqueeze|view"
+)
+_TAKES = frozenset({"embedding", "gather", "index", "index_select", "take"})
+_UPDATES = re.compile(r"^aten\.(?!copy_|fill_|index_copy_|index_put_|set_|zero_)[a-z]\w*_\.")  # in place
 _ASSIGNED = re.compile(r"^(\w+)\s*(?:,\s*\w+\s*)*(?::[^=]+)?=[^=]")
 
 
@@ -35,6 +43,44 @@ def _is_sliced(frame: Frame, sources: set[str]) -> bool:
     return any(parts.search(source) for source in sources)
 
 
+def _first(program: Program, block: Block) -> int:
+    """Where steps begin; of a program without any, all reads are taken as theirs."""
+    return program.steps[0].begin if program.steps else block.birth
+
+
+def _made_of(program: Program, made: Iterable[Block], early: Mapping[int, Block]) -> Iterator[Block]:
+    """What was read to make these, and by nothing in steps: the device does not need it either. early: by birth."""
+    following, seen = list(made), set[int]()
+    while following:
+        life = program.life(following.pop())
+        for birth in life.inputs if life is not None else ():
+            block = early.get(birth)
+            source = program.life(block) if block is not None else None
+            if block is None or source is None or birth in seen:
+                continue
+            if all(one.at <= _first(program, block) for one in source.reads):
+                seen.add(birth)
+                following.append(block)
+                yield block
+
+
+def _part(program: Program, block: Block) -> int | None:
+    """The most that steps read of it at once, where they take parts alone: 0 of rows that an operator picks, which it
+    puts into a block of its own. None: it is read whole, or that is not known."""
+    life, first = program.life(block), _first(program, block)
+    reads = [one for one in life.reads if one.at > first] if life is not None else []
+    if any(_UPDATES.search(one.operator) for one in reads):
+        return None  # it is computed with
+    names = [one.operator.split(".")[1] if "." in one.operator else one.operator for one in reads]
+    parts = [
+        0 if name in _TAKES and one.bytes is None else one.bytes
+        for one, name in zip(reads, names, strict=True)
+        if not _VIEWS.fullmatch(name)
+    ]
+    sizes = [one for one in parts if one is not None and 2 * one <= block.requested]
+    return max(sizes) if len(sizes) == len(parts) >= _PARTS else None
+
+
 def load_late(program: Program, blocks: list[Block], value: str) -> Change | str:
     """Of many of one line, one is there at a time; of one that is read in parts, nothing but a part."""
     if program.device == "cpu":
@@ -51,18 +97,27 @@ def load_late(program: Program, blocks: list[Block], value: str) -> Change | str
         if not frame.is_library
     }  # fmt: skip
     gone: dict[int, Block] = {}
+    parts: dict[int, int] = {}  # of these, what stays on the device
     for made in lines.values():
         frame = user_frame(made[0].of.stack)
-        if len(made) >= _LEAST:
+        known = {id(block): part for block in made if (part := _part(program, block)) is not None}
+        if known:
+            gone |= {id(block): block for block in made if id(block) in known}
+            parts |= known
+        elif len(made) >= _LEAST:
             gone |= {id(block): block for block in made[1:]}
-        elif len(made) == 1 and frame is not None and _is_sliced(frame, sources):
+        elif len(made) == 1 and frame is not None and program.life(made[0]) is None and _is_sliced(frame, sources):
             gone[id(made[0])] = made[0]
+    early = {block.birth: block for some in lines.values() for block in some}
+    whole = [gone[key] for key in parts]
+    gone |= {id(block): block for block in _made_of(program, whole, early)}
     if not gone:
         return "no data of several steps is seen on the device before the first"
     largest = max(gone.values(), key=lambda one: one.bytes)
     edited = [block for block in blocks if id(block) not in gone]
+    edited += [program.with_bytes(gone[key], part) for key, part in parts.items() if part]
     write = "leave it on the host here; .to(device) of what a step needs, in that step"
     return Change(edited, user_frame(largest.of.stack), write, "a copy from the host in each step")
 
 
-LOAD_LATE = Technique("load_late", False, "good", load_late, costs="time")
+LOAD_LATE = Technique("load_late", False, "good", load_late, reads=True, costs="time")

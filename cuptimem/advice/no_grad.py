@@ -40,15 +40,16 @@ def _read(program: Program, blocks: list[Block]) -> Change | str:
     """Also within a step that trains: what autograd saved, and no backward pass asked for. Sure is that where the
     source shows that none can ask for it later: that a run came to its end says nothing of one with other arguments."""
     lives = [(block, life) for block in blocks if (life := program.life(block)) is not None and life.saved]
-    trained = {frame for _, life in lives for one in life.saved if not one.is_unrun for frame in one.lines}
-    trains = any(not one.is_unrun for _, life in lives for one in life.saved)
+    ran = [one for _, life in lives for one in life.saved if not one.is_unrun]
+    trained = {frame for one in ran for frame in (*one.lines, *one.within)}
     unrun = [one for _, life in lives for one in life.saved if one.is_unrun]
-    asked = {frame for one in unrun if trains and not one.is_needless for frame in one.lines}
+    asked = {frame for one in unrun if ran and not one.is_needless for frame in one.lines}
+    asked |= {frame for one in unrun for frame in one.within}  # a module may keep what it makes
     places: dict[Frame, Edits] = defaultdict(dict)
     for block, life in lives:
         if life.without_unrun >= life.end or block.phase == "backward":
             continue
-        lines = next(one.lines for one in life.saved if one.is_unrun)
+        lines = next((*one.lines, *one.within) for one in life.saved if one.is_unrun)
         if (frame := next((one for one in lines if one not in trained), None)) is not None:
             places[frame][id(block)] = block, block.ending(life.without_unrun)
     needless = {frame: made for frame, made in places.items() if frame not in asked}

@@ -38,12 +38,14 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """node: of autograd, that read it in backward; "" in forward. number: of the operator, in the order of the run."""
+    """node: of autograd, that read it in backward; "" in forward. number: of the operator, in the order of the run.
+    bytes: of the view that it was given; None: all of the block."""
 
     at: int
     operator: str
     node: str
     number: int
+    bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Saved:
     by: the variable with which it went, where that held the graph alone. lines: of the program that led there, outside
     of calls of modules, the innermost first. drops: the variables of what they made, "" for none, if the program has no
     use for their gradients anywhere; None: that is not known. there: it went before the program came to another line.
+    within: lines of the program in calls of modules, the outermost first.
     """
 
     number: int
@@ -77,6 +80,7 @@ class Saved:
     lines: tuple[Frame, ...]
     drops: str | None = None
     there: bool = False
+    within: tuple[Frame, ...] = ()
 
     @property
     def is_needless(self) -> bool:
@@ -221,6 +225,9 @@ def without_mode(of: "Contributor") -> "Contributor":
     return of if stack is of.stack else replace(of, stack=stack)
 
 
+_Place = tuple[tuple[Frame, ...], str | None, tuple[Frame, ...]]  # lines, drops and within of Saved
+
+
 class Readers:
     """report: the recording of the run that wrote the file. Raises OSError or ValueError for one that there is not."""
 
@@ -256,7 +263,7 @@ class Readers:
         variables = {
             one["dead"]["number"]: _held(one) for row in self._log["blocks"] for one in row["objects"] if one["dead"]
         }
-        places = [(tuple(Frame(*one) for one in place["lines"]), place["drops"]) for place in self._log["places"]]
+        places = [_place(one) for one in self._log["places"]]
 
         def inputs(row: dict[str, Any]) -> tuple[int, ...]:
             return tuple(births[i] for one in row["inputs"] if (i := found[one]) is not None)
@@ -297,6 +304,11 @@ def _position(count: int | None) -> int:
     return FOREVER if count is None else count * GAP + 1
 
 
+def _place(row: dict[str, Any]) -> _Place:
+    lines, within = ([Frame(*one) for one in row[name]] for name in ("lines", "within"))
+    return tuple(lines), row["drops"], tuple(reversed(within))
+
+
 def _held(row: dict[str, Any]) -> Held:
     dead, between = row["dead"], (_position(row["made"]), _position(row["gone"]))
     if dead is None:
@@ -310,7 +322,7 @@ def _life(
     row: dict[str, Any],
     inputs: tuple[int, ...],
     variables: dict[str, Held],
-    places: list[tuple[tuple[Frame, ...], str | None]],
+    places: list[_Place],
     into: tuple[Operand, ...],
     casts: tuple[Cast, ...],
     narrowed: Narrowed | None,
@@ -325,7 +337,7 @@ def _life(
         row["grad"],
         row["node"],
         inputs,
-        tuple(Read(_position(at), operator, node, number) for at, operator, node, number in row["reads"]),
+        tuple(Read(_position(at), *others) for at, *others in row["reads"]),
         tuple(_held(one) for one in row["objects"]),
         tuple(
             Saved(
@@ -340,6 +352,7 @@ def _life(
                 places[one["lines"]][0],
                 places[one["lines"]][1],
                 one["there"],
+                places[one["lines"]][2],
             )
             for one in row["saved"]
         ),

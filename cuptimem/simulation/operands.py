@@ -109,6 +109,8 @@ def _is_same(value: Any, tensor: Any) -> bool:
         return True
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.device != tensor.device:
         return False
+    if torch._C._functorch.is_functorch_wrapped_tensor(value):  # of vmap: what is in it is not known
+        return True
     return bool(value.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr())
 
 

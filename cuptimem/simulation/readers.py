@@ -5,11 +5,13 @@ Python lets go of a tensor, and the bytecode of the program's functions (last_us
 Moments are counted in allocations and frees of PyTorch's allocator, as positions of a recording are.
 """
 
+import contextlib
 import json
 import sys
 import threading
 import weakref
 from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cuptimem.simulation.casts import Casts
+from cuptimem.simulation.changes.change import patch
 from cuptimem.simulation.dropped import drops
 from cuptimem.simulation.last_use import let_go, unread
 from cuptimem.simulation.makers import Line, Makers
@@ -41,7 +44,7 @@ class Readers:
         self._begins: list[int] = []  # of the operators
         self._ended = 0  # the last of them
         self._between = 0, 0  # the last two of them between which something was allocated or freed
-        self._places: dict[Place, int] = {}
+        self._places: dict[tuple[Place, Place], int] = {}  # outside and inside of modules
         self._here: Place = ()
         self._since = 0  # the operator with which the program came to this place
         self._objects: dict[int, tuple[Any, dict[str, Any]]] = {}  # by id of a tensor
@@ -66,6 +69,25 @@ class Readers:
         self._casts.start(self._cast)
         self._makers.start()
         register_optimizer_step_post_hook(self._stepped)
+        patch(torch.autograd.graph, "disable_saved_tensors_hooks", self._allowing)
+
+    def _allowing(self, original: Any) -> Any:
+        """torch.func has no such hooks where it works: ours are off there, and what autograd keeps is not known."""
+
+        @contextlib.contextmanager
+        def disable(message: str) -> Iterator[None]:
+            top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+            is_ours = top is not None and top[0] == self._pack
+            if is_ours:
+                self._hooks.__exit__()
+            try:
+                with original(message):
+                    yield
+            finally:
+                if is_ours:
+                    self._hooks.__enter__()
+
+        return disable
 
     def finish(self, path: str) -> None:
         """Behind the program's last line, or in the place of what follows a try's last step."""
@@ -74,7 +96,10 @@ class Readers:
         self._casts.close(None, len(self._begins))
         self._modules.finish()
         with open(path, "w", encoding="utf-8") as file:
-            places = [{"lines": place, "drops": drops(place)} for place in self._places]
+            places = [
+                {"lines": out or within, "within": within if out else (), "drops": drops(out or within)}
+                for out, within in self._places
+            ]
             made: dict[str, Any] = {"optimizers": self._steppers, "loaders": self._makers.loaders}
             made |= {"trainers": self._makers.trainers}
             made |= {"begins": self._begins, "blocks": self._blocks, "places": places, "threads": _threads()}
@@ -84,7 +109,7 @@ class Readers:
         seen = self._optimizers.get(id(optimizer))
         if seen is None or seen() is not optimizer:
             self._optimizers[id(optimizer)] = weakref.ref(optimizer)
-            for steps in _outside_modules(sys._getframe(1))[:1]:
+            for steps in _leading(sys._getframe(1))[:1]:
                 self._steppers.append({"steps": steps, "made": self._makers.line_of(optimizer)})
 
     def _let_go(self) -> None:
@@ -99,8 +124,8 @@ class Readers:
             if name in variables and variables[name] is reference():
                 del variables[name]
 
-    def begin(self, given: Any) -> tuple[int, list[int]] | None:
-        """Before an operator: the moment, and the blocks that it reads. None: it is this module's own."""
+    def begin(self, given: Any) -> tuple[int, dict[int, int]] | None:
+        """Before an operator: the moment, and how much it reads of which blocks. None: it is this module's own."""
         if self._busy:
             return None
         self._busy = True
@@ -113,24 +138,31 @@ class Readers:
             self._see_idle()
             self._modules.look()
             self._casts.close(sys._current_frames().get(self._main or 0), len(self._begins))
-            here = _outside_modules(sys._current_frames().get(self._main)) if self._main is not None else ()
+            here = _leading(sys._current_frames().get(self._main)) if self._main is not None else ()
             if here != self._here:
                 self._here, self._since = here, len(self._begins)
             self._begins.append(now)
-            return now, [self._at[one] for one in _addresses(given) if one in self._at]
+            read: dict[int, int] = {}
+            for tensor in _tensors(given):
+                index = self._at.get(tensor.untyped_storage().data_ptr())
+                if index is not None:
+                    read[index] = max(read.get(index, 0), tensor.nbytes)
+            return now, read
         finally:
             self._busy = False
 
-    def end(self, function: Any, began: tuple[int, list[int]], given: Any, made: Any) -> None:
+    def end(self, function: Any, began: tuple[int, dict[int, int]], given: Any, made: Any) -> None:
         self._busy = True
         try:
             begin, read = began
             now = _count()
             name, number = str(function), len(self._begins) - 1
             node = _node()
-            for index in dict.fromkeys(read):
-                self._blocks[index]["reads"].append((now, name, node, number))
-            inputs = set(_addresses(given))
+            for index, size in read.items():
+                block = self._blocks[index]
+                part = (size,) if size < block["bytes"] else ()
+                block["reads"].append((now, name, node, number, *part))
+            inputs = {one.untyped_storage().data_ptr() for one in _tensors(given)}
             for tensor in _tensors(made):
                 address = tensor.untyped_storage().data_ptr()
                 if name.startswith("aten.set_") and not self._is_known(address):
@@ -184,7 +216,7 @@ class Readers:
         self._pending = []
 
     def _add(
-        self, tensor: Any, address: int, begin: int, now: int, name: str, node: str, read: list[int], number: int
+        self, tensor: Any, address: int, begin: int, now: int, name: str, node: str, read: Iterable[int], number: int
     ) -> None:
         index = self._at.get(address)
         if index is not None and self._blocks[index]["number"] == number:  # another output of the same storage
@@ -201,7 +233,7 @@ class Readers:
                 "dtype": str(tensor.dtype).removeprefix("torch."),
                 "shape": list(tensor.shape),
                 "grad": torch.is_grad_enabled(),
-                "inputs": list(dict.fromkeys(read)),
+                "inputs": list(read),
                 "into": [],
                 "casts": [],
                 "narrowed": None,
@@ -260,7 +292,7 @@ class Readers:
         record |= view
         # A backward pass of which a graph is made has its own thread: the program waits for it.
         frame = sys._getframe().f_back or sys._current_frames().get(self._main or 0)
-        record["lines"] = self._places.setdefault(_outside_modules(frame), len(self._places))
+        record["lines"] = self._places.setdefault(_around_modules(frame), len(self._places))
         if index is not None:
             self._blocks[index]["saved"].append(record)
         return _Saved(self, tensor, alias, record)
@@ -347,8 +379,14 @@ class _Saved:
         self.readers.let_go(self.record)
 
 
-def _outside_modules(frame: FrameType | None) -> Place:
+def _leading(frame: FrameType | None) -> Place:
     """The program's lines that lead here, the innermost first: those outside of calls of modules, if there are."""
+    outside, inside = _around_modules(frame)
+    return outside or inside
+
+
+def _around_modules(frame: FrameType | None) -> tuple[Place, Place]:
+    """The program's lines that lead here, the innermost first: outside of calls of modules, and in them."""
     outside: list[tuple[str, str, int]] = []
     inside: list[tuple[str, str, int]] = []
     while frame is not None:
@@ -359,7 +397,7 @@ def _outside_modules(frame: FrameType | None) -> Place:
         elif is_programs(code.co_filename):
             outside.append((code.co_filename, code.co_qualname, frame.f_lineno))
         frame = frame.f_back
-    return tuple(outside or inside)
+    return tuple(outside), tuple(inside)
 
 
 def _count() -> int:
@@ -386,11 +424,8 @@ def _tensors(values: Any) -> list[Any]:
 
 
 def _is_followed(tensor: Any) -> bool:
-    return bool(tensor.is_cuda) and tensor.layout == torch.strided and tensor.device.index == 0
-
-
-def _addresses(values: Any) -> list[int]:
-    return [one.untyped_storage().data_ptr() for one in _tensors(values)]
+    is_first = bool(tensor.is_cuda) and tensor.layout == torch.strided and tensor.device.index == 0
+    return is_first and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # of vmap: it has no storage
 
 
 def _node() -> str:

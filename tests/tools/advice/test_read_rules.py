@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from cuptimem.advice import batches, edits, in_place, no_grad, optimizers, precision, release
+from cuptimem.advice import batches, data, edits, in_place, no_grad, optimizers, precision, release
 from cuptimem.advice import saved as of_backward
-from cuptimem.advice.program import Program
+from cuptimem.advice.program import GAP, Program
 from cuptimem.advice.readers import Readers, Variable
 from cuptimem.advice.technique import Change
 from cuptimem.report.stacks import Frame
@@ -22,6 +22,7 @@ LINE = Frame("train.py", "forward", 3)
 DEAD = {"name": "x", "file": "train.py", "function": "forward", "line": 4, "statement": "", "from": 3, "number": "2:x"}
 REPORT: Any = None  # the recording is not asked here
 TRAINS, METRIC = ("train.py", "main", 7), ("train.py", "main", 8)
+MODEL, STUDENT, TEACHER = (("model.py", "forward", line) for line in (20, 30, 40))
 
 
 def program(tmp_path: Path, *given: dict[str, Any], makes: dict[str, Any] | None = None) -> Program:
@@ -55,7 +56,9 @@ def program(tmp_path: Path, *given: dict[str, Any], makes: dict[str, Any] | None
             }
         )
     path = tmp_path / "readers.json"
-    places = [{"lines": [TRAINS], "drops": None}, {"lines": [METRIC], "drops": "x"}, {"lines": [METRIC], "drops": None}]
+    lines = ([TRAINS], None, []), ([METRIC], "x", []), ([METRIC], None, []), ([TRAINS], None, [STUDENT, MODEL])
+    lines = *lines, ([TRAINS], None, [TEACHER, MODEL])
+    places = [{"lines": outside, "drops": drops, "within": within} for outside, drops, within in lines]
     makes = {"optimizers": [], "loaders": [], **(makes or {})}
     path.write_text(json.dumps({"begins": list(range(0, 90, 2)), "blocks": log, "places": places, **makes}))
     spans = [
@@ -267,6 +270,49 @@ def test_a_graph_that_nothing_can_run_beside_one_that_trains(tmp_path: Path) -> 
         assert peak(one, change) == one.peak - 100 and isinstance(change, Change)
         assert not change.is_sure and change.cost.startswith("care: no backward pass of this run")
     assert "no graph" in str(found(0)[1])
+
+
+def test_a_graph_in_a_module_that_also_trains(tmp_path: Path) -> None:
+    """At the line in the module that leads to nothing that trains, and with care: the module may keep what it makes."""
+    trained = {"begin": 1, "last": 30, "saved": [saved(1, 28, 29, "backward", 3)]}
+    held_by = {"begin": 2, "last": 40, "objects": [held(39, DEAD)]}
+    later = {"begin": 20, "last": 25, "objects": [held(24)]}
+
+    def found(lines: int) -> Change | str:
+        unrun = {"begin": 3, "last": 40, "saved": [saved(2, None, 39, "2:x", lines)]}
+        one = program(tmp_path, trained, held_by, unrun, later)
+        return no_grad.no_grad(one, one.blocks, "")
+
+    change = found(4)
+    assert isinstance(change, Change) and (change.frame, change.is_sure) == (Frame(*TEACHER), False)
+    assert "no graph" in str(found(3))
+
+
+@pytest.mark.parametrize(
+    ("reads", "stays"),
+    [
+        ([("aten.index.Tensor", None)] * 2, 0),  # rows are put into blocks of their own
+        ([("aten.split.Tensor", None), ("aten.mm.default", 2000), ("aten.mm.default", 1000)], 2048),
+        ([("aten.slice.Tensor", None), ("aten.copy_.default", 80), ("aten.index.Tensor", None)], 512),
+        ([("aten.index.Tensor", None)], None),  # may be all of it
+        ([("aten.index.Tensor", None), ("aten.mm.default", None)], None),
+        ([("aten.mm.default", 2000), ("aten.mm.default", 6000)], None),
+        ([("aten.index.Tensor", None), ("aten.add_.Tensor", 80)], None),  # it is computed with
+    ],
+)
+def test_data_of_which_steps_read_parts(tmp_path: Path, reads: list[tuple[str, int | None]], stays: int | None) -> None:
+    """stays: as large as the largest part, as the allocator rounds it; None: nothing is proposed."""
+    rows = [[30 + i, name, "", 15 + i, *([size] if size else [])] for i, (name, size) in enumerate(reads)]
+    kept = {"phase": "other", "category": "input", "objects": [{"made": 0, "gone": None, "dead": None}]}
+    whole = {**kept, "begin": 3, "last": -1, "bytes": 8000, "reads": rows}
+    one = program(tmp_path, whole, {"begin": 33, "last": 50, "bytes": 200, "objects": [held(49)]})
+    one.blocks = [replace(block, step=-1 if block.bytes == 8000 else 0) for block in one.blocks]
+    one.stretches = [replace(one.stretches[0], begin=20 * GAP)]
+    change = data.load_late(one, one.blocks, "")
+    if stays is None:
+        assert "no data of several steps" in str(change)
+    else:
+        assert isinstance(change, Change) and sum(block.bytes for block in change.blocks) == 200 + stays
 
 
 INTO = {"block": 0, "name": "x", "argument": "self", "operand": "the first operand"}

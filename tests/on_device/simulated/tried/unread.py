@@ -178,9 +178,62 @@ def resumed(by_hand):
             show(model(torch.rand(64, 1024, device=DEVICE)))
 
 
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.learns, self.taught = (
+            nn.Sequential(*(layer for _ in range(6) for layer in (nn.Linear(256, 256), nn.Tanh()))) for _ in "ab"
+        )
+
+    def forward(self, x, by_hand):
+        with torch.set_grad_enabled(by_hand != "no_grad"):
+            goal = self.taught(x).mean(1)
+        return F.mse_loss(self.learns(x).mean(1), goal.detach())
+
+
+def inside(by_hand):
+    """One module calls both models: lines outside of it are those of what trains."""
+    pair = Pair().to(DEVICE)
+    optimizer = torch.optim.SGD(pair.learns.parameters(), lr=0.1)
+    for _ in range(3):
+        loss = pair(torch.randn(ROWS, 256, device=DEVICE), by_hand)
+        optimizer.zero_grad()
+        loss.backward()
+        show(loss.detach())
+        optimizer.step()
+
+
+def mapped(by_hand):
+    """torch.func, which has no hooks on what autograd saves; of the data, steps take rows."""
+    weights = torch.randn(8, 64, 64, device=DEVICE)
+    data = torch.randn(4 * ROWS, 64, device="cpu" if by_hand else DEVICE)
+
+    def error(one, x):
+        return torch.tanh(x @ one).square().mean()
+
+    for step in range(3):
+        rows = torch.arange(64) + step
+        x = data[rows.to(data.device)].to(DEVICE)
+        show(torch.func.vmap(torch.func.grad(error), in_dims=(0, None))(weights, x))
+
+
 CASES = {
     function.__name__: function
-    for function in (held, graph, elementwise, leaky, subtracted, leaf, later, branch, twice, flow, resumed)
+    for function in (
+        held,
+        graph,
+        elementwise,
+        leaky,
+        subtracted,
+        leaf,
+        later,
+        branch,
+        twice,
+        flow,
+        resumed,
+        inside,
+        mapped,
+    )
 }
 
 if __name__ == "__main__":
