@@ -2,14 +2,16 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 
-from cuptimem.advice.program import Block, Program
+from cuptimem.advice.program import Block, Program, inside
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import user_frame
 
 _PRODUCT = re.compile(r"@|matmul|bmm|einsum")
 _BATCHED, _SOFTMAX = "BmmBackward0", "SoftmaxBackward0"
+_MASK = 4  # bytes of a weight for each of dropout's mask
 
 
 def _is_attention(made: list[Block]) -> bool:
@@ -35,6 +37,17 @@ def _is_ambiguous(made: list[Block]) -> bool:
         and _PRODUCT.search(block.of.stack[0].expression)
         for block in made
     )
+
+
+def _dropped(blocks: list[Block], sizes: set[tuple[str | None, int]]) -> Iterator[Block]:
+    """What dropout of the weights makes, mostly in its own module: a mask, the weights with zeros, their gradient."""
+    of = {size: [module for module, other in sizes if other == size] for _, size in sizes}
+    for block in blocks:
+        is_mask = block.saved_by is not None and "Dropout" in block.saved_by
+        modules = of.get(_MASK * block.requested if is_mask else block.requested, ())
+        is_other = block.saved_by == _BATCHED or (block.node is not None and "Dropout" in block.node)
+        if (is_mask or is_other) and any(module is not None and inside(block.module, module) for module in modules):
+            yield block
 
 
 def _at_once(blocks: list[Block], gone: set[int]) -> list[Block]:
@@ -70,6 +83,8 @@ def fused_attention(program: Program, blocks: list[Block], value: str) -> Change
     gone = {id(block) for some in made.values() if _is_attention(some) for block in some}
     if not gone:
         return "what softmax saved is not seen to be attention, or what else is made there has its size"
+    seen = {key for key, some in made.items() if id(some[0]) in gone}
+    gone |= {id(block) for block in _dropped(blocks, seen)}
     largest = max((block for block in saved if id(block) in gone), key=lambda one: one.bytes)
     write = "F.scaled_dot_product_attention(q, k, v), each (batch, heads, length, width), for softmax(q @ k) @ v"
     frame = user_frame(largest.of.stack)

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from cuptimem.advice.data import is_cached
-from cuptimem.advice.program import GAP, Block, Program, of_category
+from cuptimem.advice.program import GAP, Block, Program, call_line, of_category
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, user_frame
 
@@ -28,12 +28,14 @@ def _sizes_of_weights(blocks: list[Block]) -> set[int]:
     return {block.requested for block in of_category(blocks, *_OF_WEIGHTS)} if are_known else set()
 
 
-def scaled(program: Program, blocks: list[Block], factor: float, samples: bool = False) -> list[Block]:
+def scaled(
+    program: Program, blocks: list[Block], factor: float, samples: bool = False, evaluation: bool = False
+) -> list[Block]:
     """What training makes for the batch grows with it; a node's temporary of exactly a parameter's size does not, nor a
     parameter's copy in 16 bits. Autocast makes copies of activations, too.
 
     Outputs in a list, or joined to one tensor, are of as many samples as before. samples: the graphs that these hold,
-    too.
+    too. evaluation: what an evaluation makes, and not training, which has a batch of its own.
     """
     weights = _sizes_of_weights(blocks)
     # Others are of activations, of which a second derivative is made.
@@ -42,8 +44,8 @@ def scaled(program: Program, blocks: list[Block], factor: float, samples: bool =
     parameters, halves = {one.bytes for one in of_weights}, {one.requested // 2 for one in of_weights}
 
     def fixed(block: Block) -> bool:
-        if block.step < 0 or block.step in program.evaluated or block.of.stack in program.evaluating:
-            return True  # evaluation has a batch of its own
+        if block.step < 0 or program.evaluates(block) is not evaluation:
+            return True
         if block.category == "gradient" and weights and block.requested not in weights:
             return False
         if block.category == "workspace":
@@ -97,23 +99,28 @@ def batch(program: Program, blocks: list[Block], value: str) -> Change | str:
         return "nothing was recorded in steps"
     if not value and _is_single(program):
         return "the batch is a single sample"
-    edited = scaled(program, blocks, factor)
-    peaks = [program.replay(one)[0] for one in (edited, scaled(program, blocks, factor, samples=True))]
+    evaluation = not value and program.peak_in_evaluation
+    edited = scaled(program, blocks, factor, evaluation=evaluation)
+    peaks = [program.replay(one)[0] for one in (edited, scaled(program, blocks, factor, True, evaluation))]
     if max(peaks) - min(peaks) >= _LEAST * program.peak:
         return "the program keeps the graph of each iteration: whether other batches are more or fewer is not recorded"
     kept = "parameters, gradients, states, what cuBLAS keeps, what was made outside of steps"
     note = f"what does not follow the batch: {kept}"
-    write = "another batch size" if value else "half the batch"
-    cost = "it learns differently" if program.trained else "twice the steps"
-    return Change(edited, _input_line(program, blocks), write, cost, note)
+    write = "another batch size" if value else f"half the batch{' of the evaluation' if evaluation else ''}"
+    cost = "it learns differently" if program.trained and not evaluation else "twice the steps"
+    return Change(edited, _input_line(program, blocks, evaluation), write, cost, note)
 
 
-def _input_line(program: Program, blocks: list[Block]) -> Frame | None:
+def _input_line(program: Program, blocks: list[Block], evaluation: bool) -> Frame | None:
     """Where the batch's size is given: the DataLoader's line, else that of a step's first input that is not small
-    beside the largest."""
-    if (frame := program.loader_frame) is not None:
+    beside the largest; of an evaluation without inputs, where the most is made."""
+    if (frame := program.loader_frame(evaluation)) is not None:
         return frame
-    inputs = [one for one in of_category(blocks, "input") if one.step >= 0 and one.step not in program.evaluated]
+    made = [one for one in blocks if one.step >= 0 and program.evaluates(one) is evaluation]
+    inputs = list(of_category(made, "input"))
+    if not inputs and evaluation:
+        alive = [one for one in made if one.alive(program.at)]
+        return call_line(max(alive, key=lambda one: one.bytes).of.stack) if alive else None
     if not inputs:
         return program.forward_frame
     most = max(one.bytes for one in inputs)
@@ -139,7 +146,7 @@ def accumulate(program: Program, blocks: list[Block], value: str) -> Change | st
         return "no gradient was made in a step"
     if not value and _is_single(program):
         return "the batch is a single sample"
-    if not value and any(one.step in program.evaluated and one.begin <= program.at < one.end for one in program.steps):
+    if not value and program.peak_in_evaluation:
         return "the peak is in evaluation"
     edited: list[Block] = []
     begin = {one.step: one.begin for one in program.stretches}

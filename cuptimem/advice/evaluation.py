@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from cuptimem.advice.program import Block, Program, call_line, total
 from cuptimem.advice.technique import Change, Technique
-from cuptimem.report.stacks import user_frame
 
 _LEAST = 5  # steps: fewer may be a pipeline's depth
 _FORWARD_LIFE = 3  # births
+_GRAPH = "the graph of the evaluation holds its values: no_grad comes first"
 _KINDS = ("input", "kept", "activation", "temporary", "unknown")
 
 
@@ -20,12 +20,16 @@ def _by_line(program: Program, blocks: list[Block]) -> Iterator[list[Block]]:
     yield from lines.values()
 
 
-def _together(made: list[Block]) -> Iterator[list[Block]]:
-    """One line's blocks, parted where the first of them had ended before the next was made."""
+def _together(program: Program, made: list[Block]) -> Iterator[list[Block]]:
+    """One line's blocks, parted where the first of them had ended before the next was made, and by other steps: each
+    evaluation for itself."""
     now: list[Block] = []
     end = 0
     for block in made:
-        if now and block.birth >= end:
+        is_other = now and (
+            block.birth >= end or block.step > now[-1].step + 1 or program.backward_between(now[-1].birth, block.birth)
+        )
+        if is_other:
             yield now
             now = []
         end = min(end, block.end) if now else block.end
@@ -34,10 +38,10 @@ def _together(made: list[Block]) -> Iterator[list[Block]]:
         yield now
 
 
-def _waits(program: Program, alive: list[Block]) -> bool:
+def _waits(alive: list[Block]) -> bool:
     """Whether every step adds one, as large as the others."""
     steps = [block.step for block in alive]
-    if len(set(steps)) < _LEAST or program.backward_between(alive[0].birth, alive[-1].birth):
+    if len(set(steps)) < _LEAST:
         return False
     return len({block.requested for block in alive}) == 1 and max(steps) - min(steps) + 1 <= len(alive)
 
@@ -65,7 +69,7 @@ def keep_evaluation(program: Program, blocks: list[Block], value: str) -> Change
     if program.device == "cpu":
         return "it lies in host memory already"
     if any(one.step in program.unrun and one.begin <= program.at <= one.end for one in program.steps):
-        return "the graph of the evaluation holds its values: no_grad comes first"
+        return _GRAPH
     gone: dict[int, Block] = {}
     moved: list[Block] = []
     for made in _by_line(program, blocks):
@@ -73,23 +77,26 @@ def keep_evaluation(program: Program, blocks: list[Block], value: str) -> Change
             moved += growing
             gone |= {id(block): block.ending(block.birth) for block in growing}
             continue
-        for waiting in _together(made):
-            if not _waits(program, waiting):
+        kept: list[Block] = []
+        for waiting in _together(program, made):
+            if not _waits(waiting):
                 continue
             moved += waiting
             for block in waiting:
                 gone[id(block)] = block.ending(program.later_birth(block.birth, _FORWARD_LIFE))
-            joined = sum(block.requested for block in waiting)
+            # What no evaluation clears is joined with what those before it left.
+            kept = [block for block in kept if block.end > waiting[-1].birth] + waiting
+            joined = sum(block.requested for block in kept)
             for block in blocks:
                 if waiting[-1].birth < block.birth and block.requested == joined and block.node is None:
                     gone[id(block)] = block.ending(block.birth)
     if not moved:
         return "nothing waits on the device from step to step"
+    if any(block.step in program.unrun for block in moved):
+        return _GRAPH
     largest = max(moved, key=lambda one: total(o for o in moved if o.of is one.of))
     stack = largest.of.stack
-    frame, write = user_frame(stack), ".cpu() behind what is kept in this line"
-    if any("/transformers/" in one.file for one in stack):
-        frame = call_line(stack)
+    frame, write = call_line(stack), ".cpu() behind what is kept in this line"
     edited = [gone.get(id(block), block) for block in blocks]
     return Change(edited, frame, write, "a copy to the host in each step")
 

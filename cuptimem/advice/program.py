@@ -144,8 +144,11 @@ class Program:
 
     @cached_property
     def trained(self) -> frozenset[int]:
-        """Steps in which a backward pass made blocks."""
-        return frozenset(block.step for block in self.blocks if block.phase == "backward")
+        """Steps in which a backward pass made blocks. Where optimizers count them, none steps behind the last one: a
+        backward pass there is of an evaluation, as of forces."""
+        counted = {one.step for one in self.steps} if self.clock == "optimizer" else None
+        steps = {block.step for block in self.blocks if block.phase == "backward"}
+        return frozenset(steps if counted is None else steps & counted)
 
     @cached_property
     def steps(self) -> list[Stretch]:
@@ -156,6 +159,14 @@ class Program:
         """Steps of loops without a backward pass, where another loop has them. Of no other step is that known."""
         training = {one.loop for one in self.steps if one.step in self.trained}
         return frozenset(one.step for one in self.steps if training and one.loop not in training)
+
+    @cached_property
+    def peak_in_evaluation(self) -> bool:
+        """Whether training could have a lower peak and the program would not."""
+        where = next((one for one in self.stretches if one.begin <= self.at < one.end), None)
+        if where is None or not self.trained:
+            return False
+        return where.step in self.evaluated or (not where.loop and where.step >= 0 and where.step not in self.trained)
 
     @cached_property
     def evaluating(self) -> frozenset[Stack]:
@@ -232,10 +243,17 @@ class Program:
     @cached_property
     def samples(self) -> int:
         """In a batch, as the first dimension of the most bytes of the steps' inputs has it; 0: no shapes are known."""
+        return self._samples(one for one in of_category(self.blocks, "input") if not self.evaluates(one))
+
+    def evaluates(self, block: Block) -> bool:
+        """Whether an evaluation makes it."""
+        return block.step in self.evaluated or block.of.stack in self.evaluating
+
+    def _samples(self, inputs: Iterable[Block]) -> int:
         sizes: Counter[int] = Counter()
-        for block in of_category(self.blocks, "input"):
+        for block in inputs:
             life = self.life(block)
-            if block.step >= 0 and block.step not in self.evaluated and life is not None and life.shape:
+            if block.step >= 0 and life is not None and life.shape:
                 sizes[life.shape[0]] += block.bytes
         return max(sizes, key=lambda one: sizes[one], default=0)
 
@@ -357,11 +375,13 @@ class Program:
         made = [one.made for one in seen if len(seen) == 1 or (steps is not None and one.steps.same_line(steps))]
         return made[0] if len(made) == 1 and made[0] is not None else steps
 
-    @property
-    def loader_frame(self) -> Frame | None:
-        """Where a DataLoader of the steps' batch is made; None: readers know of none."""
+    def loader_frame(self, evaluation: bool = False) -> Frame | None:
+        """Where a DataLoader of the steps' batch is made, or of the evaluation's; None: readers know of none."""
         of = self.beside or self
-        return next((one.made for one in of._loaders if one.batch == of.samples), None)
+        if not evaluation:
+            return next((one.made for one in of._loaders if one.batch == of.samples), None)
+        samples = of._samples(one for one in of_category(of.blocks, "input") if of.evaluates(one))
+        return next((one.made for one in reversed(of._loaders) if one.batch == samples), None)
 
     @property
     def no_optimizer(self) -> str:

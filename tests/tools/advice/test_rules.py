@@ -256,6 +256,11 @@ def test_evaluation_has_a_batch_of_its_own() -> None:
     one = with_evaluation(9000)
     assert peaks(batches.batch, one, "x0.5") == (9000, 9000)
     assert batches.accumulate(one, one.blocks, "") == "the peak is in evaluation"
+    # Without a value it is of what has the peak.
+    change = batches.batch(one, one.blocks, "")
+    assert isinstance(change, Change)
+    assert (change.write, change.cost) == ("half the batch of the evaluation", "twice the steps")
+    assert one.replay(change.blocks)[0] == 4500
 
 
 def test_a_smaller_batch_ends_where_evaluation_begins() -> None:
@@ -598,6 +603,13 @@ def test_a_fused_attention_has_all_its_gradients_at_once() -> None:
         backward(92, 95, 250, "Bmm"),  # of another product
     )
     assert peaks(attention.fused_attention, one) == (12000, 300)
+    # A module in that one drops weights: a mask of a byte each, what is left of them, and a gradient.
+    blocks = [replace(block, of=replace(block.of, qualified="layer")) for block in one.blocks]
+    for birth, size, saved_by in ((12, 1000, "NativeDropoutBackward0"), (13, 4000, "BmmBackward0")):
+        dropped = replace(of("forward", saved_by), qualified="layer.drop")
+        blocks.append(replace(blocks[0], birth=birth * GAP, end=82 * GAP, bytes=size, requested=size, of=dropped))
+    change = attention.fused_attention(one, blocks, "")
+    assert isinstance(change, Change) and one.replay(change.blocks)[0] == 300
 
 
 def test_a_graph_that_no_backward_pass_runs() -> None:
@@ -639,6 +651,17 @@ def test_results_that_wait_for_the_end_of_an_evaluation() -> None:
     change = evaluation.keep_evaluation(one, one.blocks, "")
     assert not isinstance(change, str)
     assert one.replay(change.blocks)[0] < 70 < one.peak
+
+
+def test_results_that_no_evaluation_clears() -> None:
+    """Each of two adds its own to a list, between which other steps lie; what joins all of them goes, too."""
+    made, joins = contributor("forward", "kept"), contributor("other", "temporary")
+    steps = [*range(5), *range(7, 12)]
+    rows: list[Row] = [(100 * i + 10, 1290, 60, i, made) for i in steps]
+    rows += [(100 * i + 20 + 5 * j, 100 * i + 90, 1, i, contributor("other", "input")) for i in steps for j in range(4)]
+    rows.append((1220, 1280, 600, 12, joins))
+    one = program(*sorted(rows, key=lambda row: row[0]), steps=13, device="cuda:0")
+    assert peaks(evaluation.keep_evaluation, one) == (1200, 62)
 
 
 def test_blocks_of_unlike_sizes_are_no_results_of_an_evaluation() -> None:
