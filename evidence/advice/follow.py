@@ -1,7 +1,8 @@
 """Makes by hand what a row says that names places: a `del` of each variable behind its statement, in a line of its own,
-or `with torch.no_grad():` around each statement.
+`with torch.no_grad():` around each statement, or `zero_grad(set_to_none=True)` behind the optimizer's step.
 
-A program's author may have had other places in mind, or `detach()`, which leaves the graph of one iteration. Only the
+A program's author may have had other places in mind, `detach()`, which leaves the graph of one iteration, or None for
+gradients where forward has passed. Only the
 row itself, followed, shows whether it saves what was foretold, and whether the program runs with it.
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evidence.advice import suite, truth
+from evidence.advice import judge, suite, truth
 
 
 def deleting(text: str, places: Iterable[tuple[str, int]]) -> str:
@@ -22,17 +23,22 @@ def deleting(text: str, places: Iterable[tuple[str, int]]) -> str:
 
     Raises ValueError where no statement begins at a line.
     """
+    return _behind(text, [(f"del {name}", line) for name, line in places])
+
+
+def _behind(text: str, places: Iterable[tuple[str, int]]) -> str:
+    """The text with these lines of code, each behind the statement that begins at a line."""
     statements: dict[int, ast.stmt] = {}
     for node in ast.walk(ast.parse(text)):  # outer ones come first
         if isinstance(node, ast.stmt):
             statements.setdefault(node.lineno, node)
     lines = text.splitlines()
     added: list[tuple[int, str]] = []
-    for name, line in places:
+    for code, line in places:
         if line not in statements:
-            raise ValueError(f"no statement begins at line {line}, behind which to delete {name}")
+            raise ValueError(f"no statement begins at line {line}, for {code} behind it")
         statement = statements[line]
-        added.append((statement.end_lineno or line, f"{' ' * statement.col_offset}del {name}"))
+        added.append((statement.end_lineno or line, " " * statement.col_offset + code))
     for behind, new in sorted(added, key=lambda one: -one[0]):
         lines.insert(behind, new)
     return "\n".join(lines) + "\n"
@@ -70,6 +76,17 @@ def without_graph(text: str, lines: Iterable[int]) -> str:
     return ast.unparse(ast.fix_missing_locations(changed)) + "\n"
 
 
+def without_gradients(text: str, line: int) -> str:
+    """Raises ValueError for a line that does not call a step."""
+    for node in ast.walk(ast.parse(text)):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.lineno == line):
+            continue
+        if node.func.attr == "step":
+            optimizer = ast.unparse(node.args[0] if node.args else node.func.value)  # of a scaler its argument
+            return _behind(text, [(f"{optimizer}.zero_grad(set_to_none=True)", line)])
+    raise ValueError(f"line {line} calls no step")
+
+
 def texts(program: suite.Program, said: dict[str, Any]) -> dict[str, str]:
     """The program as its rows say, by technique."""
     text, found = program.path.read_text(), {}
@@ -78,6 +95,9 @@ def texts(program: suite.Program, said: dict[str, Any]) -> dict[str, str]:
     lines = json.loads(said.get("without_graph") or "{}")
     if lines.keys() == {str(program.path)}:  # else it is of a module beside the program
         found["no_grad"] = without_graph(text, lines[str(program.path)])
+    for row in said["advice"].get("proposals", ()):
+        if row["technique"] == "set_to_none" and (lines_of := judge.lines_of(row["line"], program.name)):
+            found["set_to_none"] = without_gradients(text, *lines_of)
     return found
 
 

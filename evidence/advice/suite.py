@@ -23,7 +23,7 @@ STAND_INS = FOLDER / "stand_ins"
 PYTHON = ROOT / ".venv-attribution" / "bin" / "python"
 LEAST = 0.02  # of the peak: less is nothing
 
-FOLLOWED = ("release", "no_grad")  # what their rows say is made by hand, too (follow.py)
+FOLLOWED = ("release", "no_grad", "set_to_none")  # what their rows say is made by hand, too (follow.py)
 FREE = frozenset(
     {
         "zero_grad_late",
