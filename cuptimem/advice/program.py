@@ -166,7 +166,11 @@ class Program:
         where = next((one for one in self.stretches if one.begin <= self.at < one.end), None)
         if where is None or not self.trained:
             return False
-        return where.step in self.evaluated or (not where.loop and where.step >= 0 and where.step not in self.trained)
+        if where.loop:
+            return where.step in self.evaluated
+        # Behind the last step: an evaluation, or a step that did not end.
+        made = [block for block in self.blocks if block.step == where.step >= 0 and block.alive(self.at)]
+        return 2 * total(block for block in made if self.evaluates(block)) > total(made)
 
     @cached_property
     def evaluating(self) -> frozenset[Stack]:

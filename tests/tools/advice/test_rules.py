@@ -250,6 +250,7 @@ def test_a_step_that_did_not_end_has_the_batch_of_the_others() -> None:
     )
     cut.stretches = one.stretches
     assert peaks(batches.batch, cut, "x0.5") == (4100, 2100)
+    assert not cut.peak_in_evaluation and with_evaluation(9000, loop="").peak_in_evaluation
 
 
 def test_evaluation_has_a_batch_of_its_own() -> None:
