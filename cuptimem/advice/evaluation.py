@@ -7,6 +7,7 @@ from cuptimem.advice.program import Block, Program, call_line, total
 from cuptimem.advice.technique import Change, Technique
 
 _LEAST = 5  # steps: fewer may be a pipeline's depth
+_JOINED = 2  # results of steps in one, which a library's loop makes longer
 _FORWARD_LIFE = 3  # births
 _GRAPH = "the graph of the evaluation holds its values: no_grad comes first"
 _KINDS = ("input", "kept", "activation", "temporary", "unknown")
@@ -59,7 +60,7 @@ def _growing(program: Program, made: list[Block]) -> list[Block]:
         part = later.requested - block.requested if later is not None else 0
         if later is None or part <= 0 or not block.birth < later.birth <= block.end:
             continue
-        if block.requested % part == 0 and block.requested >= _LEAST * part:
+        if block.requested % part == 0 and block.requested >= _JOINED * part:
             return [one for one in made if not program.backward_between(one.birth, one.end)]
     return []
 

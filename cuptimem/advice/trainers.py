@@ -14,7 +14,7 @@ _WHOLE = ("accumulate", "half_model")  # they change the loop, or the whole mode
 def in_settings(program: Program, technique: str, change: Change) -> Change:
     """The change as a setting, at the line that makes the settings, or that leads to the loop; as it is where the
     trainer has no such setting, or what is changed is the program's own."""
-    trainer, loop = _of(program, technique)
+    trainer, loop = _of(program, technique, change.frame)
     if trainer is None or technique not in trainer.settings or loop is None:
         return change
     is_loops = change.frame is not None and change.frame.same_line(loop)
@@ -29,15 +29,18 @@ def in_settings(program: Program, technique: str, change: Change) -> Change:
     return replace(change, frame=made or loop, write=write)
 
 
-def _of(program: Program, technique: str) -> tuple[Trainer | None, Frame | None]:
+def _of(program: Program, technique: str, frame: Frame | None) -> tuple[Trainer | None, Frame | None]:
     """The trainer that runs backward passes and steps optimizers, of an evaluation any, and the program's line that
-    leads to its loop."""
+    leads to its loop: that frame, where one does."""
     of = {id(block.of): block.of for block in program.blocks if block.step >= 0}.values()
     trains = [one for one in of if one.phase in ("backward", "optimizer") or technique == "keep_evaluation"]
     stacks = (stack for one in trains for stack in (one.stack, one.origin))
     found = [(one, stack) for stack in stacks if (one := trainer_of(frame.file for frame in stack)) is not None]
-    trainer, stack = min(found, key=lambda one: TRAINERS.index(one[0]), default=(None, ()))
-    return trainer, None if trainer is None else _loop(trainer, stack)
+    trainer = min((one for one, _ in found), key=TRAINERS.index, default=None)
+    if trainer is None:
+        return None, None
+    loops = [_loop(trainer, stack) for one, stack in found if one is trainer]
+    return trainer, next((one for one in loops if one is not None and frame and one.same_line(frame)), loops[0])
 
 
 def _loop(trainer: Trainer, stack: Stack) -> Frame | None:
