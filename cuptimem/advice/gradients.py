@@ -107,7 +107,7 @@ def set_to_none(program: Program, blocks: list[Block], value: str) -> Change | s
             edited.append(block.ending(end if end is not None else program.steps[0].begin))
         else:
             edited.append(made.get(id(block), block))
-    write = "optimizer.zero_grad(set_to_none=True) right behind this line"
+    write = "optimizer.zero_grad(set_to_none=True) right behind this line, in the place of what zeroes them"
     return Change(edited, program.optimizer_frames[0], write)
 
 

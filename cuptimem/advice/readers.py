@@ -66,7 +66,8 @@ class Saved:
     by: the variable with which it went, where that held the graph alone. lines: of the program that led there, outside
     of calls of modules, the innermost first. drops: the variables of what they made, "" for none, if the program has no
     use for their gradients anywhere; None: that is not known. there: it went before the program came to another line.
-    within: lines of the program in calls of modules, the outermost first.
+    within: lines of the program in calls of modules, the outermost first. also: other tensors whose graph has it, which
+    are there when `by` is not read again.
     """
 
     number: int
@@ -81,6 +82,15 @@ class Saved:
     drops: str | None = None
     there: bool = False
     within: tuple[Frame, ...] = ()
+    also: tuple[Held, ...] = ()
+
+    @property
+    def until(self) -> int:
+        """When autograd lets go of it, if variables do as soon as they are not read again."""
+        if self.by is None:
+            return self.gone
+        others = (one.gone if one.variable is None else one.unread for one in self.also)
+        return min(self.gone, max((self.by.unread, *others)))
 
     @property
     def is_needless(self) -> bool:
@@ -199,7 +209,7 @@ class Life:
     def without_variables(self) -> int:
         """Its end if variables let go of it, and of graphs, as soon as they are not read again."""
         held = (one.gone if one.variable is None else one.unread for one in self.held)
-        return max((self.last_read, *held, *(one.gone if one.by is None else one.by.unread for one in self.saved)))
+        return max((self.last_read, *held, *(one.until for one in self.saved)))
 
     @property
     def without_unrun(self) -> int:
@@ -210,7 +220,8 @@ class Life:
     @property
     def variables(self) -> Iterator[Held]:
         yield from (one for one in self.held if one.variable is not None)
-        yield from (one.by for one in self.saved if one.by is not None)
+        for saved in self.saved:
+            yield from (one for one in (saved.by, *saved.also) if one is not None and one.variable is not None)
 
 
 # Of calls that go through a dispatch mode: PyTorch's own, around and in it.
@@ -264,6 +275,7 @@ class Readers:
             one["dead"]["number"]: _held(one) for row in self._log["blocks"] for one in row["objects"] if one["dead"]
         }
         places = [_place(one) for one in self._log["places"]]
+        graphs = _Graphs(self._log["blocks"], variables)
 
         def inputs(row: dict[str, Any]) -> tuple[int, ...]:
             return tuple(births[i] for one in row["inputs"] if (i := found[one]) is not None)
@@ -279,7 +291,8 @@ class Readers:
             casts = tuple(Cast(first, last, self._behind(first), self._behind(last)) for first, last in row["casts"])
             first, saved = row["narrowed"] or (0, 0)
             narrowed = Narrowed(first, self._behind(first), saved) if row["narrowed"] else None
-            life = _life(births[index], row, inputs(row), variables, places, into, casts, narrowed, self._behind)
+            also = [graphs.of(number, one["by"]) for one in row["saved"]]
+            life = _life(births[index], row, inputs(row), variables, places, into, casts, narrowed, also, self._behind)
             if self._explains(life, blocks[index]):
                 lives[births[index]] = life
         made = ((birth, self._log["blocks"][number]) for birth, number in freed.items())
@@ -297,6 +310,40 @@ class Readers:
             return block.end >= FOREVER
         index = bisect_right(self._begins, life.end)
         return block.end <= (self._begins[index] if index < len(self._begins) else FOREVER)
+
+
+class _Graphs:
+    """Which tensors have a graph together with a variable: what one lets go of stays while another is there."""
+
+    def __init__(self, rows: list[dict[str, Any]], variables: dict[str, Held]) -> None:
+        self._rows, self._variables = rows, variables
+        self._known: dict[str, list[tuple[Held, set[int]]]] = {}
+
+    def of(self, row: int, by: str | None) -> tuple[Held, ...]:
+        """Of what autograd saved of this row's block until that variable went: other tensors that were made of it."""
+        if by not in self._variables:
+            return ()
+        if by not in self._known:
+            self._known[by] = list(self._beside(by))
+        return tuple(held for held, sources in self._known[by] if row in sources)
+
+    def _beside(self, by: str) -> Iterator[tuple[Held, set[int]]]:
+        mine = self._variables[by]
+        for number, row in enumerate(self._rows):
+            for one in row["objects"] if row["grad"] and not row["node"] else ():
+                held = _held(one)
+                if held.variable != mine.variable and held.made <= mine.unread < held.gone:
+                    yield held, self._sources(number)
+
+    def _sources(self, number: int) -> set[int]:
+        """The rows of which one was made."""
+        found: set[int] = set()
+        following = [number]
+        while following:
+            new = {one for one in self._rows[following.pop()]["inputs"] if one not in found}
+            found |= new
+            following += new
+        return found
 
 
 def _position(count: int | None) -> int:
@@ -326,6 +373,7 @@ def _life(
     into: tuple[Operand, ...],
     casts: tuple[Cast, ...],
     narrowed: Narrowed | None,
+    also: list[tuple[Held, ...]],
     behind: Callable[[int], int],
 ) -> Life:
     return Life(
@@ -353,8 +401,9 @@ def _life(
                 places[one["lines"]][1],
                 one["there"],
                 places[one["lines"]][2],
+                others,
             )
-            for one in row["saved"]
+            for one, others in zip(row["saved"], also, strict=True)
         ),
         into,
         casts,

@@ -96,7 +96,12 @@ def texts(program: suite.Program, said: dict[str, Any]) -> dict[str, str]:
     if lines.keys() == {str(program.path)}:  # else it is of a module beside the program
         found["no_grad"] = without_graph(text, lines[str(program.path)])
     for row in said["advice"].get("proposals", ()):
-        if row["technique"] == "set_to_none" and (lines_of := judge.lines_of(row["line"], program.name)):
+        by_hand = ".grad.zero_()" in text  # which would go, wherever that is
+        if (
+            row["technique"] == "set_to_none"
+            and not by_hand
+            and (lines_of := judge.lines_of(row["line"], program.name))
+        ):
             found["set_to_none"] = without_gradients(text, *lines_of)
     return found
 

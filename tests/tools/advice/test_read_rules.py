@@ -91,6 +91,25 @@ def test_a_variable_lets_go_of_a_block_and_of_a_graph(tmp_path: Path) -> None:
     assert (change.frame, change.write) == (Frame("train.py", "forward", 4), "del x behind this line")
 
 
+def test_a_graph_that_several_tensors_have(tmp_path: Path) -> None:
+    """It goes with x, the last of them. Another variable that is not read again is deleted, too; what anything reads
+    later keeps the graph, unless it was made of something else."""
+    later = {"begin": 10, "last": 20, "objects": [held(19)]}
+    graph = {"begin": 1, "last": 16, "saved": [saved(1, None, 15, "3:x")]}
+    of_it = {"begin": 2, "last": 16, "inputs": [0], "objects": [held(15, {**DEAD, "number": "3:x"})]}
+
+    def found(*sources: int, **dead: Any) -> Change | str:
+        other = {"begin": 3, "last": 16, "bytes": 1, "inputs": list(sources), "objects": [held(15, **dead)]}
+        one = program(tmp_path, graph, {**of_it, "bytes": 1}, other, later)
+        return release.release(one, one.blocks, "")
+
+    both = found(0, dead={**DEAD, "name": "y", "line": 6, "number": "3:y"})
+    assert isinstance(both, Change) and both.write == "del x behind this line, y behind line 6"
+    assert "no variable" in str(found(0))
+    alone = found()
+    assert isinstance(alone, Change) and alone.write == "del x behind this line"
+
+
 def test_the_fewest_variables_that_save_nearly_as_much(tmp_path: Path) -> None:
     """Nine blocks in a row that one variable holds, and few or many that another one does."""
 

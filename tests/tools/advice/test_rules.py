@@ -220,6 +220,15 @@ def test_settings_of_the_trainer_that_has_the_backward_pass() -> None:
         )
         assert accumulated.write.startswith("TrainingArguments(gradient_accumulation_steps=2) with half of ")
         assert trainers.in_settings(one, "sgd", replace(own, frame=LOOP)).frame == LOOP  # an optimizer of its own
+        # Another line leads to its evaluation.
+        evaluates = Frame("train.py", "main", 8)
+        both = program(
+            *((b.birth // GAP, b.end // GAP, b.bytes, b.step, b.of) for b in one.blocks),
+            (120, 130, 100, 1, contributor("forward", "kept", inner, evaluates)),
+        )
+        waits = Change(both.blocks, evaluates, ".cpu() behind what is kept in this line")
+        found = trainers.in_settings(both, "keep_evaluation", waits)
+        assert (found.frame, "eval_accumulation_steps=1" in found.write) == (evaluates, True)
 
 
 def with_evaluation(size: int, loop: str = "evaluation") -> Program:
