@@ -336,11 +336,11 @@ class _Graphs:
                     yield held, self._sources(number)
 
     def _sources(self, number: int) -> set[int]:
-        """The rows of which one was made."""
+        """The rows of which one was made, as far as a graph leads: not through detach()."""
         found: set[int] = set()
         following = [number]
         while following:
-            new = {one for one in self._rows[following.pop()]["inputs"] if one not in found}
+            new = {one for one in self._rows[following.pop()]["graph"] if one not in found}
             found |= new
             following += new
         return found

@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -31,6 +31,7 @@ from cuptimem.simulation.places import is_programs, statement
 _cuda: Any = torch.cuda
 
 Place = tuple[Line, ...]
+_Reads = dict[int, tuple[int, bool]]  # by block: the bytes of the largest tensor of it, whether one requires grad
 
 _OURS = 2  # references to a value while they are counted: a variable's and an argument's
 _MEMBERS = 1 << 9  # of a list or dictionary, and of plain ones in it, that are looked at
@@ -124,8 +125,8 @@ class Readers:
             if name in variables and variables[name] is reference():
                 del variables[name]
 
-    def begin(self, given: Any) -> tuple[int, dict[int, int]] | None:
-        """Before an operator: the moment, and how much it reads of which blocks. None: it is this module's own."""
+    def begin(self, given: Any) -> tuple[int, _Reads] | None:
+        """Before an operator: the moment, and what it reads. None: it is this module's own."""
         if self._busy:
             return None
         self._busy = True
@@ -142,23 +143,24 @@ class Readers:
             if here != self._here:
                 self._here, self._since = here, len(self._begins)
             self._begins.append(now)
-            read: dict[int, int] = {}
+            read: _Reads = {}
             for tensor in _tensors(given):
                 index = self._at.get(tensor.untyped_storage().data_ptr())
                 if index is not None:
-                    read[index] = max(read.get(index, 0), tensor.nbytes)
+                    size, grad = read.get(index, (0, False))
+                    read[index] = max(size, tensor.nbytes), grad or tensor.requires_grad
             return now, read
         finally:
             self._busy = False
 
-    def end(self, function: Any, began: tuple[int, dict[int, int]], given: Any, made: Any) -> None:
+    def end(self, function: Any, began: tuple[int, _Reads], given: Any, made: Any) -> None:
         self._busy = True
         try:
             begin, read = began
             now = _count()
             name, number = str(function), len(self._begins) - 1
             node = _node()
-            for index, size in read.items():
+            for index, (size, _) in read.items():
                 block = self._blocks[index]
                 part = (size,) if size < block["bytes"] else ()
                 block["reads"].append((now, name, node, number, *part))
@@ -216,7 +218,7 @@ class Readers:
         self._pending = []
 
     def _add(
-        self, tensor: Any, address: int, begin: int, now: int, name: str, node: str, read: Iterable[int], number: int
+        self, tensor: Any, address: int, begin: int, now: int, name: str, node: str, read: _Reads, number: int
     ) -> None:
         index = self._at.get(address)
         if index is not None and self._blocks[index]["number"] == number:  # another output of the same storage
@@ -234,6 +236,7 @@ class Readers:
                 "shape": list(tensor.shape),
                 "grad": torch.is_grad_enabled(),
                 "inputs": list(read),
+                "graph": [index for index, (_, grad) in read.items() if grad],
                 "into": [],
                 "casts": [],
                 "narrowed": None,

@@ -43,7 +43,7 @@ def program(tmp_path: Path, *given: dict[str, Any], makes: dict[str, Any] | None
         if not block.pop("is_logged", True):
             continue
         common = {"bytes": 100, "operator": "aten.mm.default", "number": number, "node": "", "dtype": "float32"}
-        lists = {name: [] for name in ("shape", "inputs", "into", "reads", "objects", "saved", "casts")}
+        lists = {name: [] for name in ("shape", "inputs", "graph", "into", "reads", "objects", "saved", "casts")}
         log.append(
             {
                 **common,
@@ -96,10 +96,10 @@ def test_a_graph_that_several_tensors_have(tmp_path: Path) -> None:
     later keeps the graph, unless it was made of something else."""
     later = {"begin": 10, "last": 20, "objects": [held(19)]}
     graph = {"begin": 1, "last": 16, "saved": [saved(1, None, 15, "3:x")]}
-    of_it = {"begin": 2, "last": 16, "inputs": [0], "objects": [held(15, {**DEAD, "number": "3:x"})]}
+    of_it = {"begin": 2, "last": 16, "graph": [0], "objects": [held(15, {**DEAD, "number": "3:x"})]}
 
     def found(*sources: int, **dead: Any) -> Change | str:
-        other = {"begin": 3, "last": 16, "bytes": 1, "inputs": list(sources), "objects": [held(15, **dead)]}
+        other = {"begin": 3, "last": 16, "bytes": 1, "graph": list(sources), "objects": [held(15, **dead)]}
         one = program(tmp_path, graph, {**of_it, "bytes": 1}, other, later)
         return release.release(one, one.blocks, "")
 
