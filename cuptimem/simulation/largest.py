@@ -17,6 +17,7 @@ from typing import Literal
 from cuptimem import sizes
 from cuptimem.errors import Error
 from cuptimem.simulation import facts, try_imports
+from cuptimem.simulation.changes import LOADERS
 from cuptimem.simulation.launch import Setup
 from cuptimem.simulation.tries import STEPS, TIMEOUT, Server, Tried
 
@@ -116,7 +117,8 @@ class _Search:
     def run(self, size: int, steps: int | None, trace: str = "") -> SizeTried:
         change = f"{self._way.change}{size}" if self._way.change else ""
         words, variables = self._way.words(self._words, size), self._way.environment(size)
-        found = self._server.run(words, change, steps, self._timeout, trace=trace, environment=variables)
+        values = {"batch": f"{size}{LOADERS}*"} if change else {}  # the batch of an evaluation has to fit, too
+        found = self._server.run(words, change, steps, self._timeout, trace=trace, environment=variables, values=values)
         self.tries.append(SizeTried(size, found, steps is None or (found.is_answer and not found.steps)))
         return self.tries[-1]
 

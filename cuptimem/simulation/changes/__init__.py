@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cuptimem.simulation.changes.change import Change
 
 
+# Behind the value of another batch: numbers of the DataLoaders that it is for, in the order of their making, or *.
+LOADERS = ";loaders="
 Operator = tuple[str, int, str, str]  # the file and line that call it, its name, the operand: self or other
 
 

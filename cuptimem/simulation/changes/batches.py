@@ -1,4 +1,4 @@
-"""Smaller and larger batches of the DataLoaders that an optimizer's steps learn from.
+"""Smaller and larger batches of the DataLoaders that an optimizer's steps learn from, without one of all.
 
 A first run of the program finds out which these are: an evaluation keeps its batches. Without a DataLoader it is not
 known from outside where a batch is made: then nothing is applied.
@@ -14,10 +14,8 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from cuptimem.simulation.changes import stepping
+from cuptimem.simulation.changes import LOADERS, stepping
 from cuptimem.simulation.changes.change import Change, patch, refuse
-
-_LOADERS = ";loaders="  # behind a value: numbers of those that are changed, in the order in which they are made
 
 
 class _Loaders(Change):
@@ -26,33 +24,35 @@ class _Loaders(Change):
     why_not = "no batch comes from a DataLoader: give the program another batch size by hand"
 
     def __init__(self, name: str, value: str, device: str) -> None:
-        self._asked, is_known, chosen = value.partition(_LOADERS)
+        self._asked, is_known, chosen = value.partition(LOADERS)
         super().__init__(name, self._asked, device)
-        self._is_known = bool(is_known)
-        self._chosen = {int(one) for one in chosen.split(",") if one}
+        self._is_known, self._is_all = bool(is_known), chosen == "*"
+        self._chosen = {int(one) for one in chosen.split(",") if one} if not self._is_all else set[int]()
         self._numbers: dict[int, int] = {}  # by id of a sampler: its loader's. accelerate makes a second one of it
         self._kept: list[Any] = []  # so that their ids stay theirs
         self._loaders = 0
+        self._drawn: set[int] = set()  # numbers
         self._drawn_now: set[int] = set()  # numbers, since the last step
         self._drawn_for: Counter[int] = Counter()  # by number: steps before which it was drawn from
         self._fed = 0  # steps before which anything was
 
     def install(self) -> None:
         patch(data.DataLoader, "__init__", self._sized)
-        patch(_BaseDataLoaderIter, "__next__", self._drawn)
+        patch(_BaseDataLoaderIter, "__next__", self._drawing)
         stepping.around(self._step)
 
     def finish(self) -> None:
-        if not self._is_known and self._fed:
-            every = sorted(self._drawn_for)
-            often = [number for number in every if 2 * self._drawn_for[number] >= self._fed]
-            self.again = f"{self._asked}{_LOADERS}{','.join(map(str, often or every))}"
+        if not self._is_known and self._drawn:
+            often = [number for number, steps in sorted(self._drawn_for.items()) if 2 * steps >= self._fed]
+            self.again = f"{self._asked}{LOADERS}{','.join(map(str, often or sorted(self._drawn)))}"
 
-    def _drawn(self, original: Any) -> Any:
+    def _drawing(self, original: Any) -> Any:
         def draw(this: Any) -> Any:
             number = self._numbers.get(id(this._index_sampler))
-            if number is not None and torch.is_grad_enabled():
-                self._drawn_now.add(number)
+            if number is not None:
+                self._drawn.add(number)
+                if torch.is_grad_enabled():
+                    self._drawn_now.add(number)
             return original(this)
 
         return draw
@@ -64,7 +64,7 @@ class _Loaders(Change):
             known = (self._numbers.get(id(one)) for one in (sampler, keywords.get("sampler")) if one is not None)
             number = next((one for one in known if one is not None), self._loaders)
             self._loaders += 1
-            if number in self._chosen and number not in self._numbers.values():
+            if (self._is_all or number in self._chosen) and number not in self._numbers.values():
                 if sampler is None and isinstance(batch_size, int):
                     batch_size = self._changed(batch_size)
                 elif isinstance(getattr(sampler, "batch_size", None), int):
@@ -92,7 +92,7 @@ class _Loaders(Change):
         return step()
 
     def _feed(self, arguments: Any, keywords: Any) -> None:
-        if not self._drawn_now and not self._fed and self._closure(arguments, keywords) is None:
+        if not self._drawn and self._closure(arguments, keywords) is None:
             refuse(self.why_not)
         self._drawn_for.update(self._drawn_now)
         self._fed += bool(self._drawn_now)

@@ -63,7 +63,7 @@ OF_KINDS = (
     ("autocast", ("--case", "evaluates"), 0),
     ("accumulate", ("--case", "workers"), 0),
     ("accumulate", ("--case", "validates"), 0),
-    ("batch=16", ("--case", "validates"), 0.06),  # what stays unsplit differs
+    ("batch=16", ("--case", "validates"), 0),
     ("no_grad", ("--case", "perceptual"), 0),
     ("freeze", ("--case", "trunk"), 0),
     ("chunked_loss", ("--case", "predicts"), 0),
@@ -136,7 +136,7 @@ def test_injected_as_by_hand(answers: dict[int, list[Any]], number: int) -> None
     is_other = "validates" in pairs()[number][2]  # the peak is in its evaluation
     assert injected["peak_bytes"] != as_it_is["peak_bytes"] or change in SAVES_NOTHING or is_other
     if is_other:
-        assert injected["peak_bytes"] >= 0.999 * as_it_is["peak_bytes"]
+        assert injected["peak_bytes"] >= 0.9 * as_it_is["peak_bytes"]
     if change == "freeze":
         assert injected["write"].startswith("requires_grad_(False) of model.trunk, before the loop")
         made = Path(injected["frame"]["file"]).read_text().splitlines()[injected["frame"]["line"] - 1]
