@@ -142,7 +142,7 @@ def validates(hand):
                 optimizer.zero_grad()
         for images, _ in others:
             images = images.cuda().requires_grad_()
-            torch.autograd.grad(model(images).square().sum(), images, create_graph=True)
+            torch.autograd.grad(model(images).square().sum(), images)
 
 
 def perceptual(hand):
