@@ -11,7 +11,7 @@ from cuptimem.report.stacks import user_frame
 
 _PRODUCT = re.compile(r"@|matmul|bmm|einsum")
 _BATCHED, _SOFTMAX = "BmmBackward0", "SoftmaxBackward0"
-_MASK = 4  # bytes of a weight for each of dropout's mask
+_WEIGHT = (2, 4)  # bytes of a weight; dropout's mask has one for each
 
 
 def _is_attention(made: list[Block]) -> bool:
@@ -44,7 +44,8 @@ def _dropped(blocks: list[Block], sizes: set[tuple[str | None, int]]) -> Iterato
     of = {size: [module for module, other in sizes if other == size] for _, size in sizes}
     for block in blocks:
         is_mask = block.saved_by is not None and "Dropout" in block.saved_by
-        modules = of.get(_MASK * block.requested if is_mask else block.requested, ())
+        as_weights = [width * block.requested for width in _WEIGHT] if is_mask else [block.requested]
+        modules = [module for size in as_weights for module in of.get(size, ())]
         is_other = block.saved_by == _BATCHED or (block.node is not None and "Dropout" in block.node)
         if (is_mask or is_other) and any(module is not None and inside(block.module, module) for module in modules):
             yield block

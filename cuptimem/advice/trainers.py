@@ -35,7 +35,7 @@ def _of(program: Program, technique: str, frame: Frame | None) -> tuple[Trainer 
     of = {id(block.of): block.of for block in program.blocks if block.step >= 0}.values()
     trains = [one for one in of if one.phase in ("backward", "optimizer") or technique == "keep_evaluation"]
     stacks = (stack for one in trains for stack in (one.stack, one.origin))
-    found = [(one, stack) for stack in stacks if (one := trainer_of(frame.file for frame in stack)) is not None]
+    found = [(one, stack) for stack in stacks if (one := trainer_of(outer.file for outer in stack)) is not None]
     trainer = min((one for one, _ in found), key=TRAINERS.index, default=None)
     if trainer is None:
         return None, None

@@ -5,8 +5,8 @@ from pathlib import Path
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-import torch  # noqa: E402
-from diffusers import AutoencoderKL  # noqa: E402
+import torch
+from diffusers import AutoencoderKL
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -613,13 +613,14 @@ def test_a_fused_attention_has_all_its_gradients_at_once() -> None:
         backward(92, 95, 250, "Bmm"),  # of another product
     )
     assert peaks(attention.fused_attention, one) == (12000, 300)
-    # A module in that one drops weights: a mask of a byte each, what is left of them, and a gradient.
-    blocks = [replace(block, of=replace(block.of, qualified="layer")) for block in one.blocks]
-    for birth, size, saved_by in ((12, 1000, "NativeDropoutBackward0"), (13, 4000, "BmmBackward0")):
-        dropped = replace(of("forward", saved_by), qualified="layer.drop")
-        blocks.append(replace(blocks[0], birth=birth * GAP, end=82 * GAP, bytes=size, requested=size, of=dropped))
-    change = attention.fused_attention(one, blocks, "")
-    assert isinstance(change, Change) and one.replay(change.blocks)[0] == 300
+    # A module in that one drops weights of 4 or 2 bytes: a mask of one byte each, what is left of them, and a gradient.
+    for mask in (1000, 2000):
+        blocks = [replace(block, of=replace(block.of, qualified="layer")) for block in one.blocks]
+        for birth, size, saved_by in ((12, mask, "NativeDropoutBackward0"), (13, 4000, "BmmBackward0")):
+            dropped = replace(of("forward", saved_by), qualified="layer.drop")
+            blocks.append(replace(blocks[0], birth=birth * GAP, end=82 * GAP, bytes=size, requested=size, of=dropped))
+        change = attention.fused_attention(one, blocks, "")
+        assert isinstance(change, Change) and one.replay(change.blocks)[0] == 300
 
 
 def test_a_graph_that_no_backward_pass_runs() -> None:
