@@ -1,6 +1,6 @@
 """python -m evidence.leaks [NAME ...] [-j N] [--save] [--keep DIR] [--public]
 
-Judges cuptimem's leak verdicts on the programs of tests/programs/leaks: each runs with N and with 3N steps, under the
+Judges cuptimem's leak verdicts on the programs beside it: each runs with N and with 3N steps, under the
 oracle without cuptimem and under `cuptimem run`, and what cuptimem says is compared with what is true. Prints a line
 per program, then precision, recall, line accuracy and rate error. Exit 0 if every leak is found, the first line right
 and the rate within 10 %, growth that is undecidable or negligible is called that, and nothing clean is accused; 1 if

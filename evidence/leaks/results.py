@@ -205,7 +205,7 @@ def as_markdown(rows: Sequence[Row], about: dict[str, Any], source: str) -> str:
         "# Evidence: leak verdicts against an independent oracle",
         "",
         "Written by `make evidence`; the numbers behind it are in "
-        f"[{source}]({source}). The programs are in `tests/programs/leaks`, their oracle's rule is in",
+        f"[{source}]({source}). The programs are in `evidence/leaks/programs`, their oracle's rule is in",
         "`evidence/leaks/truth.py`. Each program runs twice under `cuptimem run`, with N (24 to 48) and with 3N steps.",
         "The oracle never sees cuptimem: it counts the allocator's own calls and the C library's bytes.",
         "",

@@ -1,4 +1,4 @@
-"""The programs of tests/programs/leaks, and how each is run under cuptimem."""
+"""The programs of evidence/leaks/programs, and how each is run under cuptimem."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from evidence.leaks import judge
 from evidence.leaks.truth import ROOT
 from tests import pythons
 
-PROGRAMS = ROOT / "tests" / "programs" / "leaks"
+PROGRAMS = ROOT / "evidence" / "leaks" / "programs"
 STEPS = 36  # of the short run, where a program does not say "# STEPS 48"; the long one has three times as many
 TIMEOUT_S = 180
 VERSIONS = {"transformers": "5.23.0", "accelerate": "1.15.0"}  # of what programs may need beside torch
-LABELS = ("LEAK", "GROWS", "NEGLIGIBLE")  # what growth is: tests/programs/leaks/README.md
+LABELS = ("LEAK", "GROWS", "NEGLIGIBLE")  # what growth is: evidence/leaks/programs/README.md
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Program:
 
 
 def program(path: Path) -> Program:
-    """Raises ValueError for one that breaks the suite's rules (tests/programs/leaks/README.md)."""
+    """Raises ValueError for one that breaks the suite's rules (evidence/leaks/programs/README.md)."""
     text = path.read_text()
     said = re.search(r"^# STEPS (\d+)$", text, re.MULTILINE)
     steps = int(said[1]) if said else STEPS
