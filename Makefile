@@ -88,9 +88,9 @@ $(MODELS_VENV)/.made: $(STAMP)/venv Makefile cuptimem.pth cuptimem.start $(PUBLI
 	@touch $@
 
 # As .venv-models, for `make attribution`.
-$(ATTRIBUTION_VENV)/.made: $(STAMP)/venv Makefile cuptimem.pth cuptimem.start tests/attribution/requirements.txt
+$(ATTRIBUTION_VENV)/.made: $(STAMP)/venv Makefile cuptimem.pth cuptimem.start evidence/attribution/requirements.txt
 	$(BIN)/python -m venv $(ATTRIBUTION_VENV)
-	$(ATTRIBUTION_VENV)/bin/python -m pip install -q "$(CUDA_TORCH)" -r tests/attribution/requirements.txt
+	$(ATTRIBUTION_VENV)/bin/python -m pip install -q "$(CUDA_TORCH)" -r evidence/attribution/requirements.txt
 	@site=$$($(ATTRIBUTION_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 	    pwd > "$$site/__cuptimem_source.pth" && cp cuptimem.pth cuptimem.start "$$site/"
 	@touch $@
@@ -252,8 +252,8 @@ page-assets: $(STAMP)/package ## fetch the vendored parts of pages again (ARGS=-
 trainers: .venv-trainers/.made .venv-trainers-old/.made ## callbacks with the real transformers, Lightning, Accelerate, W&B, MLflow, TensorBoard, trackio: newest, and a year old
 	$(BIN)/python -m pytest -q -p no:cacheprovider --extended tests/tools/integrations
 
-attribution: $(STAMP)/package $(ATTRIBUTION_VENV)/.made ## how often lines, categories, steps, holders, verdicts and diffs are right; writes tests/attribution/results.md (ARGS="NAME ..." for some)
-	$(BIN)/python -m tests.attribution $(or $(ARGS),--save)
+attribution: $(STAMP)/package $(ATTRIBUTION_VENV)/.made ## how often lines, categories, steps, holders, verdicts and diffs are right; writes evidence/attribution/results.md (ARGS="NAME ..." for some)
+	$(BIN)/python -m evidence.attribution $(or $(ARGS),--save)
 
 prometheus: $(STAMP)/package ## a real Prometheus reads the metrics of a recorded program (apt-get install prometheus)
 	$(BIN)/python -m tests.tools.live.prometheus

@@ -16,6 +16,8 @@ STARTUP = ("cuptimem.pth", "cuptimem.start")
 RUNNING = ".".join(map(str, sys.version_info[:2]))
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14", "3.15")
 
+WITH_LIBRARIES = ROOT / ".venv-attribution" / "bin" / "python"  # the one that `make attribution` makes
+
 PACKAGES = ("setuptools>=77", "rich>=13", "cloudpickle>=3", "jinja2>=3.1", "pytest>=8", "hypothesis>=6")
 
 _COUNTS = """\

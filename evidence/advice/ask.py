@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from evidence.advice import suite
+from tests.pythons import WITH_LIBRARIES
 
 TIMEOUT = 900
 
 
 def cuptimem(arguments: list[str | Path], folder: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [suite.PYTHON, "-m", "cuptimem", *arguments]
+    command = [WITH_LIBRARIES, "-m", "cuptimem", *arguments]
     return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=TIMEOUT)
 
 
@@ -36,7 +37,7 @@ def _json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 def script(code: str, given: object, folder: Path, variables: dict[str, str]) -> dict[str, Any]:
     """What a script of its own process answers to this JSON, or {"error": ...}."""
-    command = [suite.PYTHON, "-c", code]
+    command = [WITH_LIBRARIES, "-c", code]
     return _json(
         subprocess.run(
             command,

@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "evidence" / "advice"
 PROGRAMS = FOLDER / "programs"
 STAND_INS = FOLDER / "stand_ins"
-PYTHON = ROOT / ".venv-attribution" / "bin" / "python"
 LEAST = 0.02  # of the peak: less is nothing
 
 FOLLOWED = ("release", "no_grad", "set_to_none")  # what their rows say is made by hand, too (follow.py)

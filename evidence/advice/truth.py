@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from evidence.advice import suite
+from tests.pythons import WITH_LIBRARIES
 from tests.results import json_text
 
 TIMEOUT = 600  # of all changes of a program
@@ -44,7 +45,7 @@ def measured(
         requests.append(row)
     environment = suite.environment() | {"PYTHONPATH": str(suite.STAND_INS)}
     done = subprocess.run(
-        [suite.PYTHON, suite.FOLDER / "measure.py", *program.libraries],
+        [WITH_LIBRARIES, suite.FOLDER / "measure.py", *program.libraries],
         input=json.dumps(requests),
         cwd=folder,
         env=environment,

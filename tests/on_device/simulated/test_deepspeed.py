@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.attribution.suite import PYTHON
 from tests.conftest import clean_environment
 from tests.forkserver import Forks
 from tests.on_device.simulated import device
+from tests.pythons import WITH_LIBRARIES
 
 pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
-if not next(PYTHON.parents[1].glob("lib/python3*/site-packages/deepspeed"), None):
+if not next(WITH_LIBRARIES.parents[1].glob("lib/python3*/site-packages/deepspeed"), None):
     pytest.skip("no environment with DeepSpeed: `make attribution` makes one", allow_module_level=True)
 
 LAYERS, WIDTH = 8, 1024
@@ -35,7 +35,7 @@ for _ in range(2):
 def forks(compiled):
     """Its programs begin with what takes DeepSpeed three seconds to import, and import DeepSpeed themselves."""
     environment = {**clean_environment(), **compiled, **device.environment()}
-    servers = Forks(str(PYTHON), environment, ("torch._dynamo", "torch._inductor.compile_fx"))
+    servers = Forks(str(WITH_LIBRARIES), environment, ("torch._dynamo", "torch._inductor.compile_fx"))
     yield servers
     servers.close()
 

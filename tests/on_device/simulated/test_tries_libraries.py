@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.attribution.suite import PYTHON
 from tests.on_device.simulated.conftest import InOne, tries_in_one
 from tests.on_device.simulated.test_tries import CODE, TRIED, asked_once
+from tests.pythons import WITH_LIBRARIES
 
 pytestmark = [pytest.mark.cuda_torch, pytest.mark.costly]
-if not PYTHON.exists():
+if not WITH_LIBRARIES.exists():
     pytest.skip("no environment with these libraries: `make attribution` makes one", allow_module_level=True)
 
 PAIRS = (
@@ -29,7 +29,7 @@ PAIRS = (
 
 @pytest.fixture(scope="module")
 def in_one() -> Iterator[InOne]:
-    with tries_in_one(PYTHON, HF_HUB_OFFLINE="1") as call:
+    with tries_in_one(WITH_LIBRARIES, HF_HUB_OFFLINE="1") as call:
         yield call
 
 

@@ -1,4 +1,4 @@
-"""python -m tests.attribution.accounts [NAME ...]: runs account.py on programs and writes NAME.json. No part of it
+"""python -m evidence.attribution.accounts [NAME ...]: runs account.py on programs and writes NAME.json. No part of it
 loads cuptimem."""
 
 import json
@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.attribution import suite
+from evidence.attribution import suite
 from tests.results import json_text
 
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.pythons import WITH_LIBRARIES
+
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "tests" / "attribution"
+FOLDER = ROOT / "evidence" / "attribution"
 PROGRAMS = FOLDER / "programs"
-PYTHON = ROOT / ".venv-attribution" / "bin" / "python"
 TIMEOUT = 300
 KEYS = {"verdict", "leak", "leak_or", "holder", "device", "libraries", "diff", "together", "moment"}
 TABLES = {"steps", "categories"}
@@ -110,5 +111,5 @@ def run(command: Sequence[str | Path], device: str, folder: Path) -> subprocess.
     if device == "cuda":
         environment |= simulated.environment()
     return subprocess.run(
-        [PYTHON, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT
+        [WITH_LIBRARIES, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT
     )

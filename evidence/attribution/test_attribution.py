@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.attribution import answers, page, suite
-from tests.attribution.answers import Answer, Leak, Line
-from tests.attribution.judge import judge, true_peak
+from evidence.attribution import answers, page, suite
+from evidence.attribution.answers import Answer, Leak, Line
+from evidence.attribution.judge import judge, true_peak
 
 BANK = suite.read(suite.PROGRAMS / "memory_bank.toml")
 
@@ -99,7 +99,7 @@ def test_sums_are_arithmetic_alone() -> None:
 @pytest.mark.torch
 def test_two_programs(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr(suite, "PYTHON", Path(python))
+    monkeypatch.setattr(suite, "WITH_LIBRARIES", Path(python))
     programs = suite.programs(["memory_bank", "swa_average"])
     checks = [check for program in programs for check in judge(program, answers.ask(program, tmp_path))]
     right = {(check.program, check.question) for check in checks if check.right}

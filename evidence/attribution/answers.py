@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.attribution import suite
+from evidence.attribution import suite
 
 CLOSING = re.compile(r"^cuptimem: .*?([\d.,]+) (B|[KMG]iB)\s.*?(\S+\.py):(\d+)")
 LEAKS = re.compile(r" leaks?\b")  # not leaky_relu

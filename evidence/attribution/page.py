@@ -1,9 +1,9 @@
-"""tests/attribution/results.md: the rate of each question, and every miss."""
+"""evidence/attribution/results.md: the rate of each question, and every miss."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tests.attribution.judge import Check
-from tests.attribution.suite import Program
+from evidence.attribution.judge import Check
+from evidence.attribution.suite import Program
 
 INTRODUCTION = """\
 # Attribution

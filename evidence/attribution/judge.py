@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.attribution.answers import Answer, Line
-from tests.attribution.suite import Program
+from evidence.attribution.answers import Answer, Line
+from evidence.attribution.suite import Program
 
 TOLERANCE = 0.01  # of the peak
 TRANSIENT = ("activation", "temporary")

@@ -1,10 +1,10 @@
-"""python -m tests.attribution [NAME ...] [-j N] [--save] [--again]
+"""python -m evidence.attribution [NAME ...] [-j N] [--save] [--again]
 
-Runs the programs of tests/attribution/programs under `cuptimem run` and compares what cuptimem says of each with its
+Runs the programs of evidence/attribution/programs under `cuptimem run` and compares what cuptimem says of each with its
 truth. Prints every miss, then the rate of each question. Exit 0 if every program could be judged.
 
---save writes tests/attribution/results.md. --again judges the answers of the last run, which build/attribution keeps.
-The truth is counted by python -m tests.attribution.accounts, without cuptimem.
+--save writes results.md. --again judges the answers of the last run, which build/attribution keeps.
+The truth is counted by python -m evidence.attribution.accounts, without cuptimem.
 """
 
 import argparse
@@ -17,8 +17,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.attribution import answers, page, suite
-from tests.attribution.judge import Check, judge
+from evidence.attribution import answers, page, suite
+from evidence.attribution.judge import Check, judge
 
 KEPT = suite.ROOT / "build" / "attribution"
 
@@ -36,7 +36,7 @@ def judged(program: suite.Program, folder: Path, again: bool) -> list[Check] | s
 
 def about() -> dict[str, str]:
     git = ["git", "-C", str(suite.ROOT), "describe", "--always", "--dirty"]
-    command: list[str | Path] = [suite.PYTHON, "-c", "import torch; print(torch.__version__)"]
+    command: list[str | Path] = [suite.WITH_LIBRARIES, "-c", "import torch; print(torch.__version__)"]
     return {
         "date": datetime.date.today().isoformat(),
         "commit": subprocess.run(git, capture_output=True, text=True).stdout.strip(),
@@ -46,10 +46,11 @@ def about() -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.attribution", description=(__doc__ or "").split("\n\n")[1])
+    about_it = (__doc__ or "").split("\n\n")[1]
+    parser = argparse.ArgumentParser(prog="python -m evidence.attribution", description=about_it)
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these programs")
     parser.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="programs at a time (%(default)s)")
-    parser.add_argument("--save", action="store_true", help="write tests/attribution/results.md")
+    parser.add_argument("--save", action="store_true", help="write evidence/attribution/results.md")
     parser.add_argument("--again", action="store_true", help="judge the answers of the last run")
     options = parser.parse_args()
     if options.save and options.names:
@@ -76,7 +77,7 @@ def main() -> int:
     if checks:
         print("", *page.table(("question", "right", "of", "rate"), page.rates(checks)), sep="\n")
     if options.save:
-        (suite.ROOT / "tests" / "attribution" / "results.md").write_text(page.page(programs, checks, failed, about()))
+        (suite.FOLDER / "results.md").write_text(page.page(programs, checks, failed, about()))
     return 1 if failed else 0
 
 
