@@ -123,6 +123,7 @@ def run(
             for one in found:
                 if one.write:  # what was put in is not what is foretold
                     predicted.pop(one.change, None)
+            found = [_in_words(one, advised) for one in found]
             if tried is None:
                 known = {one.change for one in found}
                 untried = [one for one in advised.proposals if one.technique not in known]
@@ -144,6 +145,16 @@ def _of_advice(tried: "Tried", advised: Advice | None) -> "Tried":
         return replace(tried, why_not="", error=tried.why_not) if tried.why_not else tried
     why = next((one.reason for one in advised.rejected if one.technique == tried.change and one.reason), _NOT_SURE)
     return tried if tried.error or tried.why_not else replace(tried, peak_bytes=None, reserved_bytes=None, why_not=why)
+
+
+def _in_words(tried: "Tried", advised: Advice) -> "Tried":
+    """Where the recording proposes nothing, what was put in is what to write."""
+    from cuptimem.simulation import changes
+
+    kind = changes.KINDS.get(tried.change)
+    if kind is None or tried.frame is None or tried.write or advised.proposal(tried.change) is not None:
+        return tried
+    return replace(tried, write=kind.write)
 
 
 @contextlib.contextmanager

@@ -156,7 +156,7 @@ class Run:
             "reserved": reserved,
             "applied": [(one.name, one.applied, one.why_not) for one in self._installed],
             "again": {one.name: one.again for one in self._installed if one.again and error is None},
-            "says": [(one.write, one.place) for one in self._installed if one.write and one.applied],
+            "says": [(one.write, one.place) for one in self._installed if one.applied and (one.write or one.place)],
             "steps": max(self._steps.values(), default=0),
             "error": error,
             "refused": refused,

@@ -85,7 +85,8 @@ def lines_of(frame: Mapping[str, Any] | None, name: str) -> frozenset[int]:
 
 
 def rows(program: Program, said: Mapping[str, Any]) -> list[Row]:
-    """What `cuptimem advice --try` proposes: what a recording predicts, and what no rule predicts but a try shows."""
+    """What `cuptimem advice --try` shows: what a recording proposes, and what a try alone shows to save. Of operators in
+    place it shows none that no rule has."""
     found = [
         Row(
             row["technique"],
@@ -96,11 +97,11 @@ def rows(program: Program, said: Mapping[str, Any]) -> list[Row]:
         )
         for row in said["advice"].get("proposals", ())
     ]
-    predicted = {row["technique"] for kind in ("proposals", "rejected") for row in said["advice"].get(kind, ())}
+    shown = {row.technique for row in found} | {"in_place"}
     for change in program.changes:
         attempt = said.get("tried", {}).get(change.key, {})
         what = "reserved_bytes" if change.reserved else "peak_bytes"
-        if change.technique in predicted or change.value is not None or attempt.get(what) is None:
+        if change.technique in shown or change.value is not None or attempt.get(what) is None:
             continue
         before = int(said["unchanged"][what])
         saved = before - int(attempt[what])

@@ -22,3 +22,4 @@ class Collect(Change):
             return
         gc.collect()
         self.applied += 1
+        self.saw(1)

@@ -17,8 +17,9 @@ class ZeroGradLate(Change):
         register_optimizer_step_post_hook(self._drop)
 
     def _drop(self, optimizer: Optimizer, *_: object) -> None:
-        parameters = [one for group in optimizer.param_groups for one in group["params"]]
-        self.applied += sum(one.grad is not None for one in parameters)
+        gone = [one for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
+        self.applied += len(gone)
+        self.saw(sum(one.numel() for one in gone))
         optimizer.zero_grad(set_to_none=True)
 
 
@@ -30,7 +31,11 @@ class SetToNone(Change):
     def install(self) -> None:
         for owner in (Optimizer, nn.Module):
             patch(owner, "zero_grad", self._to_none)
-        register_optimizer_step_post_hook(lambda optimizer, *_: optimizer.zero_grad(set_to_none=True))
+        register_optimizer_step_post_hook(self._drop)
+
+    def _drop(self, optimizer: Optimizer, *_: object) -> None:
+        self.saw(sum(one.numel() for group in optimizer.param_groups for one in group["params"]))
+        optimizer.zero_grad(set_to_none=True)
 
     def _to_none(self, original: Any) -> Any:
         def zero_grad(this: Any, set_to_none: bool = True) -> None:

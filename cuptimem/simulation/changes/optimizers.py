@@ -28,6 +28,7 @@ class _Settings(Change):
             if self._can(group):
                 group.update({name: value for name, value in self.wanted.items() if name in group})
                 self.applied += 1
+                self.saw(sum(one.numel() for one in group["params"]))
 
     def _can(self, group: dict[str, Any]) -> bool:
         raise NotImplementedError

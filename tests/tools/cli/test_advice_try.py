@@ -240,6 +240,18 @@ for step in range(5):
     if HAND == "zero_grad_late":
         optimizer.zero_grad()
 """
+TURNS = """
+import torch
+from torch import nn
+
+first, second = nn.Linear(1024, 1024), nn.Linear(1024, 1024)
+makes, judges = torch.optim.SGD(first.parameters()), torch.optim.SGD(second.parameters())
+for step in range(4):
+    for optimizer, model in ((makes, first), (judges, second)):
+        optimizer.zero_grad()
+        model(torch.zeros(4, 1024)).sum().backward()
+        optimizer.step()
+"""
 TRY = """
 import dataclasses
 found = []
@@ -325,6 +337,21 @@ def test_verb_on_the_cpu(in_one: InOne, tmp_path: Path) -> None:
     name, saves, _, share, _, tried, unit, *predicted = lines[4].split()[:9]
     assert name == "sgd" and predicted == [tried, unit] and float(saves) > 0 and int(share) > 0
     assert "not applied: no_foreach: no optimizer stepped that works on all parameters" in lines
+
+
+@pytest.mark.torch
+@pytest.mark.costly
+def test_what_no_rule_predicts_has_its_line(in_one: InOne, tmp_path: Path) -> None:
+    """Optimizers by turns: whose gradients they are is not recorded. The peak has those of both."""
+    (tmp_path / "turns.py").write_text(TURNS)
+    done = in_one("found = verb(*given)", ("advice", "--try", "--device", "cpu", "--json", "turns.py"), tmp_path)
+    assert done["code"] == 0, done["err"]
+    found = json.loads(done["out"])
+    (late,) = (one for one in found["tried"] if one["change"] == "zero_grad_late")
+    saved = found["as_it_is"]["peak_bytes"] - late["peak_bytes"]
+    assert saved >= 1024 * 1024 * 4 and late["predicted_bytes"] is None and late["proposal"] is None
+    assert late["write"] == "zero_grad() of each optimizer right behind its step"
+    assert late["frame"]["line"] == 1 + TURNS.splitlines().index("        optimizer.step()")
 
 
 @pytest.mark.torch
