@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import replace
+from itertools import dropwhile
 
 from cuptimem.advice.data import is_cached
+from cuptimem.advice.loops import batch_line
 from cuptimem.advice.program import GAP, Block, Program, call_line, of_category
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, user_frame
@@ -112,20 +114,28 @@ def batch(program: Program, blocks: list[Block], value: str) -> Change | str:
 
 
 def _input_line(program: Program, blocks: list[Block], evaluation: bool) -> Frame | None:
-    """Where the batch's size is given: the DataLoader's line, else that of a step's first input that is not small
-    beside the largest; of an evaluation without inputs, where the most is made."""
+    """Where the batch's size is given: the DataLoader's line, else that of the loop that has a step's first input of
+    those that are not small beside the largest, as far as the source is known; without inputs, of where the most is
+    made."""
     if (frame := program.loader_frame(evaluation)) is not None:
         return frame
     made = [one for one in blocks if one.step >= 0 and program.evaluates(one) is evaluation]
     inputs = list(of_category(made, "input"))
-    if not inputs and evaluation:
-        alive = [one for one in made if one.alive(program.at)]
-        return call_line(max(alive, key=lambda one: one.bytes).of.stack) if alive else None
-    if not inputs:
-        return program.forward_frame
-    most = max(one.bytes for one in inputs)
-    first = min((one for one in inputs if _SHARE * one.bytes >= most), key=lambda one: one.birth)
-    return user_frame(first.of.stack)
+    brief = {one.of.stack for one in inputs if one.end_step is not None and one.end_step <= one.step + 1}
+    if inputs := [one for one in inputs if one.of.stack in brief]:  # others are data of several steps
+        most = max(one.bytes for one in inputs)
+        stack = min((one for one in inputs if _SHARE * one.bytes >= most), key=lambda one: one.birth).of.stack
+        frame = user_frame(stack)
+    else:
+        most_of = [one for one in made if one.alive(program.at)] if evaluation else list(of_category(made, "gradient"))
+        if not most_of:
+            return None
+        stack = max(most_of, key=lambda one: one.bytes).of.stack
+        frame = call_line(stack) if evaluation else program.forward_frame
+    if frame is None:
+        return None
+    outwards = dropwhile(lambda one: not one.same_line(frame), stack)
+    return batch_line(outwards, (program.beside or program).sources) or frame
 
 
 def parts_of(value: str, default: int) -> int | None:

@@ -255,6 +255,7 @@ class Readers:
         self.loaders = tuple(Loader(size, Frame(*line)) for size, line in self._log["loaders"])
         # By name: where the program makes its settings, or the trainer itself.
         self.trainers = {name: Frame(*line) for name, line in self._log.get("trainers", {}).items()}
+        self.sources: dict[str, str] = self._log.get("sources", {})  # of the program, by file
 
     def lives(self, blocks: "list[Block]") -> tuple[dict[int, Life], dict[int, Scratch]]:
         """By birth: each block is that of its operator with the size of its storage, which ended as its holders did."""

@@ -26,7 +26,7 @@ from cuptimem.simulation.last_use import let_go, unread
 from cuptimem.simulation.makers import Line, Makers
 from cuptimem.simulation.modules import Modules
 from cuptimem.simulation.operands import in_place_of, is_idle
-from cuptimem.simulation.places import is_programs, statement
+from cuptimem.simulation.places import is_programs, source, statement
 
 _cuda: Any = torch.cuda
 
@@ -47,6 +47,7 @@ class Readers:
         self._between = 0, 0  # the last two of them between which something was allocated or freed
         self._places: dict[tuple[Place, Place], int] = {}  # outside and inside of modules
         self._here: Place = ()
+        self._files: set[str] = set()  # of the program, in which it called operators
         self._since = 0  # the operator with which the program came to this place
         self._objects: dict[int, tuple[Any, dict[str, Any]]] = {}  # by id of a tensor
         self._of_block: dict[int, set[int]] = defaultdict(set)  # ids of its tensors
@@ -102,7 +103,7 @@ class Readers:
                 for out, within in self._places
             ]
             made: dict[str, Any] = {"optimizers": self._steppers, "loaders": self._makers.loaders}
-            made |= {"trainers": self._makers.trainers}
+            made |= {"trainers": self._makers.trainers, "sources": {one: source(one) for one in self._files}}
             made |= {"begins": self._begins, "blocks": self._blocks, "places": places, "threads": _threads()}
             file.write(json.dumps(made))  # dump() has no C encoder: half a second of a GPT's
 
@@ -142,6 +143,7 @@ class Readers:
             here = _leading(sys._current_frames().get(self._main)) if self._main is not None else ()
             if here != self._here:
                 self._here, self._since = here, len(self._begins)
+                self._files |= {line[0] for line in here}
             self._begins.append(now)
             read: _Reads = {}
             for tensor in _tensors(given):

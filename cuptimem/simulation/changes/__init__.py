@@ -37,7 +37,11 @@ class Kind:
 
 KINDS: dict[str, Kind] = {
     "zero_grad_late": Kind(
-        "gradients", "ZeroGradLate", is_free=True, cost="none", write="zero_grad() of each optimizer right behind its step"
+        "gradients",
+        "ZeroGradLate",
+        is_free=True,
+        cost="none",
+        write="zero_grad() of each optimizer right behind its step",
     ),
     "set_to_none": Kind(
         "gradients",
