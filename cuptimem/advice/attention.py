@@ -11,6 +11,7 @@ from cuptimem.report.stacks import user_frame
 
 _PRODUCT = re.compile(r"@|matmul|bmm|einsum")
 _BATCHED, _SOFTMAX = "BmmBackward0", "SoftmaxBackward0"
+_COST = "rounding; not where the weights themselves are read"
 _WEIGHT = (2, 4)  # bytes of a weight; dropout's mask has one for each
 
 
@@ -91,8 +92,8 @@ def fused_attention(program: Program, blocks: list[Block], value: str) -> Change
     frame = user_frame(largest.of.stack)
     if any("/transformers/" in one.file for one in largest.of.stack[:4]):
         write = 'attn_implementation="sdpa" where the model is made'
-    cost = "rounding; not where the weights themselves are read"
-    return Change(_at_once(blocks, gone), frame, write, cost)
+    return Change(_at_once(blocks, gone), frame, write, _COST)
 
 
-FUSED_ATTENTION = Technique("fused_attention", True, "rough", fused_attention)
+_OF_LIBRARIES = 'the library\'s fused attention: attn_implementation="sdpa", fused_attn=True, need_weights=False'
+FUSED_ATTENTION = Technique("fused_attention", True, "rough", fused_attention, words=(_OF_LIBRARIES, _COST))

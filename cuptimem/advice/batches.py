@@ -18,6 +18,7 @@ _OF_WEIGHTS = ("parameter", "optimizer state", "before start", "loaded")  # what
 _SMALL = 512
 _SHARE = 4
 _LEAST = 0.02  # of the peak: less is no difference
+_BRIEF = 2  # steps: data that lasts longer is no batch; optimizers by turns have a step each
 _HALF = 0.5  # what is proposed where no batch is given
 _WEIGHTS = re.compile(r"^(?:Addmm|Mm|Convolution|Cudnn\w*|Embedding|Linear)Backward")
 
@@ -121,7 +122,7 @@ def _input_line(program: Program, blocks: list[Block], evaluation: bool) -> Fram
         return frame
     made = [one for one in blocks if one.step >= 0 and program.evaluates(one) is evaluation]
     inputs = list(of_category(made, "input"))
-    brief = {one.of.stack for one in inputs if one.end_step is not None and one.end_step <= one.step + 1}
+    brief = {one.of.stack for one in inputs if one.end_step is not None and one.end_step <= one.step + _BRIEF}
     if inputs := [one for one in inputs if one.of.stack in brief]:  # others are data of several steps
         most = max(one.bytes for one in inputs)
         stack = min((one for one in inputs if _SHARE * one.bytes >= most), key=lambda one: one.birth).of.stack

@@ -11,6 +11,8 @@ from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, Stack, user_frame
 
 _FORWARD_LIFE = 3  # births: how long a block is read in forward
+_CALL = "torch.utils.checkpoint.checkpoint(..., use_reentrant=False)"
+_WORDS = f"{_CALL} around the call of each of the repeated blocks", "their forward again"
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 _STAGE = re.compile(r"((?:.*\.)?[A-Za-z_]\w*?)\d+$")  # layer1 to layer4 of a ResNet
 
@@ -224,16 +226,14 @@ def checkpoint(program: Program, blocks: list[Block], value: str) -> Change | st
             return "no modules repeat whose activations make the peak"
     others = modules[1:] or [one for one in matching(blocks, "*" + ".*" * modules[0].count(".")) if one != modules[0]]
     frame = _call_line(blocks, modules[0], others[:2])
-    write = (
-        f"torch.utils.checkpoint.checkpoint(..., use_reentrant=False) around the call of {pattern.replace(',', ', ')}"
-    )
+    write = f"{_CALL} around the call of {pattern.replace(',', ', ')}"
     if frame is not None and frame.is_library:
         line = next((one.of.stack for one in blocks if one.phase == "forward" and inside(one.module, modules[0])), ())
         hint = "model.gradient_checkpointing_enable()" if "/transformers/" in frame.file else write
         write, frame = f"{hint}, called at {frame.place}" if hint == write else hint, user_frame(line)
     again = _forward_again(program, blocks, modules)
-    cost = f"{again} % of forward again, by bytes" if again else "their forward again"
+    cost = f"{again} % of forward again, by bytes" if again else _WORDS[1]
     return Change(edited(program, blocks, modules), frame, write, cost, value=pattern)
 
 
-CHECKPOINT = Technique("checkpoint", False, "good", checkpoint, takes="names of modules", costs="time")
+CHECKPOINT = Technique("checkpoint", False, "good", checkpoint, takes="names of modules", costs="time", words=_WORDS)

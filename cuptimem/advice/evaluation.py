@@ -9,6 +9,7 @@ from cuptimem.advice.technique import Change, Technique
 _LEAST = 5  # steps: fewer may be a pipeline's depth
 _JOINED = 2  # results of steps in one, which a library's loop makes longer
 _FORWARD_LIFE = 3  # births
+_COST = "a copy to the host in each step"
 _GRAPH = "the graph of the evaluation holds its values: no_grad comes first"
 _KINDS = ("input", "kept", "activation", "temporary", "unknown")
 
@@ -99,9 +100,15 @@ def keep_evaluation(program: Program, blocks: list[Block], value: str) -> Change
     stack = largest.of.stack
     frame, write = call_line(stack), ".cpu() behind what is kept in this line"
     edited = [gone.get(id(block), block) for block in blocks]
-    return Change(edited, frame, write, "a copy to the host in each step")
+    return Change(edited, frame, write, _COST)
 
 
 KEEP_EVALUATION = Technique(
-    "keep_evaluation", False, "good", keep_evaluation, "what waits is not at the peak", costs="time"
+    "keep_evaluation",
+    False,
+    "good",
+    keep_evaluation,
+    "what waits is not at the peak",
+    costs="time",
+    words=("eval_accumulation_steps=1 in TrainingArguments", _COST),
 )

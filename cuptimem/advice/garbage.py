@@ -4,6 +4,11 @@ from cuptimem.advice.program import GAP, Block, Program
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import user_frame
 
+_WORDS = (
+    "gc.collect() behind this line, or no cycle of references among the objects that hold it",
+    "a walk over all objects in each step",
+)
+
 
 def collect(program: Program, blocks: list[Block], value: str) -> Change | str:
     """What a collection freed ends with the step that made it."""
@@ -21,8 +26,9 @@ def collect(program: Program, blocks: list[Block], value: str) -> Change | str:
         return "a collection freed nothing of an earlier step"
     frames = program.optimizer_frames
     frame = frames[0] if frames else user_frame(max(gone, key=lambda one: one.bytes).of.stack)
-    write = "gc.collect() behind this line, or no cycle of references among the objects that hold it"
-    return Change(edited, frame, write, "a walk over all objects in each step")
+    return Change(edited, frame, *_WORDS)
 
 
-COLLECT = Technique("collect", False, "good", collect, "what collections freed is not at the peak", costs="time")
+COLLECT = Technique(
+    "collect", False, "good", collect, "what collections freed is not at the peak", costs="time", words=_WORDS
+)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from cuptimem.advice.program import Block, Program, of_category, total
 from cuptimem.advice.technique import Change, Technique
 
+_LATE = "optimizer.zero_grad() right behind this line, not before the next backward pass", "none"
+_TO_NONE = "optimizer.zero_grad(set_to_none=True) right behind this line, in the place of what zeroes them", "none"
 _ENOUGH = 0.9  # of the gradients' bytes must be found again in a later step
 
 
@@ -54,8 +56,7 @@ def zero_grad_late(program: Program, blocks: list[Block], value: str) -> Change 
     if not late:
         return "gradients are gone by the next step"
     edited = [block.ending(late[id(block)]) if id(block) in late else block for block in blocks]
-    write = "optimizer.zero_grad() right behind this line, not before the next backward pass"
-    return Change(edited, program.optimizer_frames[0], write)
+    return Change(edited, program.optimizer_frames[0], *_LATE)
 
 
 def _lasting(program: Program, blocks: list[Block]) -> list[Block]:
@@ -107,11 +108,10 @@ def set_to_none(program: Program, blocks: list[Block], value: str) -> Change | s
             edited.append(block.ending(end if end is not None else program.steps[0].begin))
         else:
             edited.append(made.get(id(block), block))
-    write = "optimizer.zero_grad(set_to_none=True) right behind this line, in the place of what zeroes them"
-    return Change(edited, program.optimizer_frames[0], write)
+    return Change(edited, program.optimizer_frames[0], *_TO_NONE)
 
 
 ZERO_GRAD_LATE = Technique(
-    "zero_grad_late", True, "exact", zero_grad_late, "no gradient of the last step is alive at the peak"
+    "zero_grad_late", True, "exact", zero_grad_late, "no gradient of the last step is alive at the peak", words=_LATE
 )
-SET_TO_NONE = Technique("set_to_none", True, "exact", set_to_none, "the peak has all gradients anyway")
+SET_TO_NONE = Technique("set_to_none", True, "exact", set_to_none, "the peak has all gradients anyway", words=_TO_NONE)

@@ -24,6 +24,16 @@ _HAVE_FUSED = re.compile(r"[/\\]torch[/\\]optim[/\\](?:adam|adamw|sgd|adagrad)\.
 _IN_TORCH = re.compile(r"[/\\]torch[/\\]optim[/\\]")
 _IS_LBFGS = re.compile(r"[/\\]torch[/\\]optim[/\\]lbfgs\.py$")  # which runs several backward passes in a step
 
+# What to write, and its cost.
+_SGD = "torch.optim.SGD without momentum", "another optimizer: it learns differently"
+_ADAM8BIT = "an 8-bit AdamW, such as bitsandbytes.optim.AdamW8bit", "states of 8 bits: numerics"
+_FUSED = "fused=True for the optimizer of this line", "none"
+_NO_FOREACH = "foreach=False for the optimizer of this line", "a launch for each parameter"
+_IN_BACKWARD = (
+    "step in Tensor.register_post_accumulate_grad_hook of each parameter",
+    "no gradient clipping, scaling or accumulation",
+)
+
 _NO_STATE = "the optimizer keeps no state"
 _SMALL_STATES = f"no state of the optimizer has more than {_SMALL:,} values"
 _NO_TEMPORARY = "the optimizer's step makes nothing of size"
@@ -55,9 +65,7 @@ def sgd(program: Program, blocks: list[Block], value: str) -> Change | str:
     if not state:
         return _NO_STATE
     edited = _without(blocks, state + _temporaries(program, blocks))
-    return Change(
-        edited, program.optimizer_frame, "torch.optim.SGD without momentum", "another optimizer: it learns differently"
-    )
+    return Change(edited, program.optimizer_frame, *_SGD)
 
 
 def adam8bit(program: Program, blocks: list[Block], value: str) -> Change | str:
@@ -80,12 +88,7 @@ def adam8bit(program: Program, blocks: list[Block], value: str) -> Change | str:
         else block
         for block in _without(blocks, _temporaries(program, blocks))
     ]
-    return Change(
-        edited,
-        program.optimizer_frame,
-        "an 8-bit AdamW, such as bitsandbytes.optim.AdamW8bit",
-        "states of 8 bits: numerics",
-    )
+    return Change(edited, program.optimizer_frame, *_ADAM8BIT)
 
 
 def factored(program: Program, blocks: list[Block], value: str) -> Change | str:
@@ -130,7 +133,7 @@ def fused(program: Program, blocks: list[Block], value: str) -> Change | str:
         return _NO_TEMPORARY
     if not _all_in(temporaries, _HAVE_FUSED):
         return "the optimizer is none of PyTorch's that can be fused"
-    return Change(_without(blocks, temporaries), program.optimizer_frame, "fused=True for the optimizer of this line")
+    return Change(_without(blocks, temporaries), program.optimizer_frame, *_FUSED)
 
 
 def no_foreach(program: Program, blocks: list[Block], value: str) -> Change | str:
@@ -143,9 +146,7 @@ def no_foreach(program: Program, blocks: list[Block], value: str) -> Change | st
         return "the optimizer is none of PyTorch's"
     loop = _ADAM_LOOP if _all_in(temporaries, _IS_ADAM) else _LOOP
     edited = _without(blocks, temporaries) + _loops(program, blocks, loop)
-    return Change(
-        edited, program.optimizer_frame, "foreach=False for the optimizer of this line", "a launch for each parameter"
-    )
+    return Change(edited, program.optimizer_frame, *_NO_FOREACH)
 
 
 def _for_one(program: Program, blocks: list[Block], gradients: list[Block]) -> float:
@@ -200,14 +201,15 @@ def step_in_backward(program: Program, blocks: list[Block], value: str) -> Chang
     for block in gradients if needed else ():
         size, end = program.rounded(round(needed * block.bytes)), min(used[id(block)], block.end)
         edited.append(replace(block, birth=end - GAP // 2, end=end, bytes=size))
-    write = "step in Tensor.register_post_accumulate_grad_hook of each parameter"
-    return Change(edited, program.optimizer_frames[0], write, "no gradient clipping, scaling or accumulation")
+    return Change(edited, program.optimizer_frames[0], *_IN_BACKWARD)
 
 
-SGD = Technique("sgd", False, "exact", sgd, costs="learning")
-ADAM8BIT = Technique("adam8bit", False, "exact", adam8bit, costs="rounding", without=("sgd",))
+SGD = Technique("sgd", False, "exact", sgd, costs="learning", words=_SGD)
+ADAM8BIT = Technique("adam8bit", False, "exact", adam8bit, costs="rounding", without=("sgd",), words=_ADAM8BIT)
 FACTORED = Technique("factored", False, "good", factored, costs="learning", without=("sgd", "adam8bit"))
 _ELSEWHERE = "the peak is not in the optimizer's step"
-FUSED = Technique("fused", True, "exact", fused, _ELSEWHERE)
-NO_FOREACH = Technique("no_foreach", False, "good", no_foreach, _ELSEWHERE, better="fused", costs="time")
-STEP_IN_BACKWARD = Technique("step_in_backward", False, "good", step_in_backward, costs="time")
+FUSED = Technique("fused", True, "exact", fused, _ELSEWHERE, words=_FUSED)
+NO_FOREACH = Technique(
+    "no_foreach", False, "good", no_foreach, _ELSEWHERE, better="fused", costs="time", words=_NO_FOREACH
+)
+STEP_IN_BACKWARD = Technique("step_in_backward", False, "good", step_in_backward, costs="time", words=_IN_BACKWARD)

@@ -8,6 +8,10 @@ from cuptimem.advice.technique import Change, Technique
 from cuptimem.words import size
 
 _FORWARD_LIFE = 3  # births
+_WORDS = (
+    "with torch.autograd.graph.save_on_cpu(pin_memory=True): around this line",
+    "to the host and back in each step",
+)
 _MODELS = ("parameter", "buffer")  # held by more than is followed from the operator that made it
 
 
@@ -25,9 +29,8 @@ def offload(program: Program, blocks: list[Block], value: str) -> Change | str:
         return "nothing is saved for backward"
     last = max(block.step for block in moved)
     there = total(block for block in moved if block.step == last)
-    write = "with torch.autograd.graph.save_on_cpu(pin_memory=True): around this line"
     frame = call_line(max(moved, key=lambda one: one.bytes).of.stack)
-    return Change(edited, frame, write, f"{size(there)} to the host and back in each step")
+    return Change(edited, frame, _WORDS[0], f"{size(there)} {_WORDS[1]}")
 
 
 def _by_phases(program: Program, block: Block) -> list[Block]:
@@ -56,4 +59,4 @@ def _read(program: Program, block: Block, life: Life) -> list[Block]:
     return parts
 
 
-OFFLOAD = Technique("offload", False, "rough", offload, costs="time", reads=True)
+OFFLOAD = Technique("offload", False, "rough", offload, costs="time", reads=True, words=_WORDS)

@@ -55,6 +55,7 @@ class Technique:
     unread: str = ""  # why a recording without readers is not enough to propose it
     costs: Costs = "nothing"
     without: tuple[str, ...] = ()
+    words: tuple[str, str] = ("", "")  # what to write and the cost, where a try alone shows that it saves
 
     def excludes(self, other: "Technique") -> bool:
         return other.name in self.without or self.name in other.without

@@ -149,12 +149,13 @@ def _of_advice(tried: "Tried", advised: Advice | None) -> "Tried":
 
 def _in_words(tried: "Tried", advised: Advice) -> "Tried":
     """Where the recording proposes nothing, what was put in is what to write."""
-    from cuptimem.simulation import changes
+    from cuptimem.advice.catalogue import TECHNIQUES
 
-    kind = changes.KINDS.get(tried.change)
-    if kind is None or tried.frame is None or tried.write or advised.proposal(tried.change) is not None:
+    technique = next((one for one in TECHNIQUES if one.name == tried.change), None)
+    if technique is None or tried.frame is None or tried.write or advised.proposal(tried.change) is not None:
         return tried
-    return replace(tried, write=kind.write)
+    write, cost = technique.words
+    return replace(tried, write=write, cost=cost)
 
 
 @contextlib.contextmanager

@@ -52,6 +52,7 @@ class Tried:
     beside_bytes: int = 0  # what the device had in use in the end that is not PyTorch's: its context and libraries
     timed_out: bool = False
     write: str = ""  # what was put in, where that is not what advice of a recording says to write
+    cost: str = ""  # of that
     frame: Frame | None = None
     unread: str = ""  # of the program as it is: why it is not known what reads its blocks
 

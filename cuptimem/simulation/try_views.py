@@ -118,7 +118,7 @@ def _place(tried: Tried, proposal: Proposal | None) -> tuple[str, ...]:
     if proposal is not None and not tried.write:
         return advice_views.place(proposal)
     costs = [changes.KINDS[name].cost for name, _ in changes.parse(tried.change)] if tried.write else []
-    return "" if tried.frame is None else tried.frame.shown, tried.write, "; ".join(costs)
+    return "" if tried.frame is None else tried.frame.shown, tried.write, tried.cost or "; ".join(costs)
 
 
 def _little(tried: Sequence[Tried], as_it_is: Tried) -> list[str]:

@@ -32,24 +32,11 @@ class Kind:
     of: str = "training"  # where it acts: "training", "evaluation", or "" for both
     replaces: str = ""  # two changes that replace the same thing do not go together
     cost: str = ""  # of what a try says itself to write
-    write: str = ""  # at the line where it was put in, where the recording proposes nothing
 
 
 KINDS: dict[str, Kind] = {
-    "zero_grad_late": Kind(
-        "gradients",
-        "ZeroGradLate",
-        is_free=True,
-        cost="none",
-        write="zero_grad() of each optimizer right behind its step",
-    ),
-    "set_to_none": Kind(
-        "gradients",
-        "SetToNone",
-        is_free=True,
-        cost="none",
-        write="zero_grad(set_to_none=True) of each optimizer right behind its step",
-    ),
+    "zero_grad_late": Kind("gradients", "ZeroGradLate", is_free=True),
+    "set_to_none": Kind("gradients", "SetToNone", is_free=True),
     "no_grad": Kind("evaluation", "NoGrad", is_free=True, of="evaluation", cost="none"),
     "freeze": Kind(
         "frozen", "Freeze", cost="care: these steps neither train them nor read their gradients, later ones may"
@@ -57,28 +44,9 @@ KINDS: dict[str, Kind] = {
     "release": Kind("release", "Release", is_free=True, of=""),
     "in_place": Kind("activations", "InPlace", "names of modules such as features.*.act", "*", of=""),
     "fused_attention": Kind("attention", "FusedAttention", is_free=True, of=""),
-    "fused": Kind(
-        "optimizers",
-        "Fused",
-        is_free=True,
-        replaces="the optimizer's temporaries",
-        cost="none",
-        write="fused=True for the optimizer of this line",
-    ),
-    "no_foreach": Kind(
-        "optimizers",
-        "NoForeach",
-        replaces="the optimizer's temporaries",
-        cost="a launch for each parameter",
-        write="foreach=False for the optimizer of this line",
-    ),
-    "collect": Kind(
-        "garbage",
-        "Collect",
-        is_free=True,
-        cost="a walk over all objects in each step",
-        write="gc.collect() behind each step",
-    ),
+    "fused": Kind("optimizers", "Fused", is_free=True, replaces="the optimizer's temporaries"),
+    "no_foreach": Kind("optimizers", "NoForeach", replaces="the optimizer's temporaries"),
+    "collect": Kind("garbage", "Collect", is_free=True),
     "keep_evaluation": Kind("evaluation", "KeepEvaluation", is_free=True, of="evaluation"),
     "checkpoint": Kind("checkpoints", "Checkpoint", "names of modules such as blocks.*"),
     "autocast": Kind("precision", "Autocast", "bf16 or fp16", "bf16", of="", cost="numerics: 16 bits"),

@@ -97,6 +97,7 @@ class Offload(Change):
     def _hooks(self) -> AbstractContextManager[Any] | None:
         if not torch.is_grad_enabled():
             return None
+        self.saw(1)
         hooks: AbstractContextManager[Any] = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
         return hooks
 

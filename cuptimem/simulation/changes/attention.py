@@ -26,6 +26,7 @@ class FusedAttention(Change):
             if keywords.get("need_weights", True) and len(arguments) < 5:
                 keywords["need_weights"] = False
                 self.applied += 1
+                self.saw(1)
             return original(this, *arguments, **keywords)
 
         return forward
@@ -40,8 +41,10 @@ class FusedAttention(Change):
                 elif getattr(module, "fused_attn", None) is False:
                     module.fused_attn = True
                     self.applied += 1
+                    self.saw_at(calls.made_at(module), 1)
 
     def _set_transformers(self, model: Any) -> None:
         if model.config._attn_implementation == "eager":
             model.set_attn_implementation("sdpa")
             self.applied += 1
+            self.saw_at(calls.made_at(model), 1)

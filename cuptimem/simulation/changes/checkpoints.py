@@ -58,6 +58,7 @@ class Checkpoint(Change):
         def function(forward: Any, *arguments: Any, **keywords: Any) -> Any:
             if not calls.in_backward():
                 self.applied += 1
+                self.saw(1)
             return checkpoint(forward, *arguments, use_reentrant=False, **keywords)
 
         module.gradient_checkpointing, module._gradient_checkpointing_func = True, function
@@ -75,6 +76,7 @@ class Checkpoint(Change):
             if not torch.is_grad_enabled():
                 return forward(x)
             self.applied += segments - 1  # the last one is not computed again
+            self.saw(1)
             in_segments: Any = checkpoint_sequential
             return in_segments(list(stack), segments, x, use_reentrant=False)
 
@@ -88,6 +90,7 @@ class Checkpoint(Change):
                 return forward(*arguments, **keywords)
             if not calls.in_backward():
                 self.applied += 1
+                self.saw(1)
             return checkpoint(forward, *arguments, use_reentrant=False, **keywords)
 
         wrapped.checkpointed = True  # type: ignore[attr-defined]

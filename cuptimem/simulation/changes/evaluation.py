@@ -97,6 +97,7 @@ class KeepEvaluation(Change):
             if this.args.eval_accumulation_steps is None:
                 this.args.eval_accumulation_steps = 1
                 self.applied += 1
+                self.saw(1)
             return original(this, *arguments, **keywords)
 
         return evaluation_loop

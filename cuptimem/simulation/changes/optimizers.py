@@ -95,6 +95,7 @@ class Sgd(Change):
             loss = stepping.loss_of(closure)
             for _, parameters in _with_gradient(optimizer):
                 self.applied += len(parameters)
+                self.saw(sum(one.numel() for one in parameters))
                 if parameters:
                     torch._foreach_add_(parameters, [one.grad for one in parameters], alpha=-1e-3)
             return loss
@@ -116,6 +117,7 @@ class Adam8bit(Change):
             for _, parameters in _with_gradient(optimizer):
                 for parameter in parameters:
                     self.applied += 1
+                    self.saw(parameter.numel())
                     state = optimizer.state[parameter]
                     if not state:
                         state.update(_states(parameter))
@@ -170,7 +172,7 @@ class StepInBackward(Change):
 
     def _step(self, optimizer: Any, step: Any, *_: object) -> Any:
         if not stepping.is_one():
-            self._complete[id(optimizer)].clear()
+            self.saw(len(self._complete.pop(id(optimizer), ())))
         return step()
 
 

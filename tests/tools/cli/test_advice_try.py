@@ -350,7 +350,7 @@ def test_what_no_rule_predicts_has_its_line(in_one: InOne, tmp_path: Path) -> No
     (late,) = (one for one in found["tried"] if one["change"] == "zero_grad_late")
     saved = found["as_it_is"]["peak_bytes"] - late["peak_bytes"]
     assert saved >= 1024 * 1024 * 4 and late["predicted_bytes"] is None and late["proposal"] is None
-    assert late["write"] == "zero_grad() of each optimizer right behind its step"
+    assert late["write"] == "optimizer.zero_grad() right behind this line, not before the next backward pass"
     assert late["frame"]["line"] == 1 + TURNS.splitlines().index("        optimizer.step()")
 
 
