@@ -20,6 +20,7 @@ from cuptimem.report.stacks import Frame, Stack, user_frame
 _COLLECTS = 3  # steps: of fewer, it is a batch that is fetched ahead, or a state that is handed on
 _NUMBER = 4  # bytes
 ROUNDING = 512  # of PyTorch's caching allocator
+_LEAST = 512  # bytes: less is a number that a loop sums up
 _SMALL = 1 << 20  # requests of more have a pool of their own, where as much may stay unsplit
 
 
@@ -187,9 +188,33 @@ class Program:
         most bytes that are let go of together, and the position at which all of these are there. More and smaller
         batches leave as much of them.
 
-        A window of the last steps lets go of one step after the other; a list is cleared at once, or never.
+        A window of the last steps lets go of one step after the other; a list is cleared at once, or never. What is
+        generated has no batches but the first.
         """
-        return self._kept("kept")
+        # Of others are only those blocks there that last; the first has none before it.
+        known = {one.step for one in self.steps[1:]}
+        steps: dict[int, set[int]] = defaultdict(set)
+        for block in of_category(self.blocks, "kept"):
+            steps[id(block.of)] |= known & {block.step}
+        generated = {of for of, mine in steps.items() if mine and len(mine) <= 2 * len(mine & self.generating)}
+        return {of: full for of, full in self._kept("kept").items() if of not in generated}
+
+    @cached_property
+    def generating(self) -> frozenset[int]:
+        """Steps that read what the step before made, as each token of an answer does. Only readers know."""
+        of, found = self.beside or self, set()
+        lists = of._kept("kept")
+        begins: dict[int, int] = {}
+        for block in of.blocks:
+            begins.setdefault(block.step, block.birth)
+        for block in of_category(of.blocks, "kept", "activation", "temporary", "unknown"):
+            following, behind = (begins.get(block.step + i, FOREVER) for i in (1, 2))
+            is_result = id(block.of) in lists or block.of.stack in of.extended or block.requested <= _LEAST
+            if block.step < 0 or is_result or (life := of.life(block)) is None or block.step in of.trained:
+                continue
+            if any(following < one.at < behind for one in life.reads):
+                found.add(block.step + 1)
+        return frozenset(found)
 
     @cached_property
     def unrun(self) -> frozenset[int]:

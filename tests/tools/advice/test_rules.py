@@ -5,6 +5,8 @@ from array import array
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from cuptimem.advice import (
     attention,
@@ -295,6 +297,23 @@ def test_what_is_collected_over_steps_does_not_follow_the_batch() -> None:
     change = batches.batch(one, one.blocks, "x0.5")
     assert not isinstance(change, str)
     assert (one.peak, one.replay(change.blocks)[0]) == (9000, 4500)
+
+
+def test_what_is_generated_follows_the_batch() -> None:
+    """Each token reads the cache that the one before made: a list of logits has more of a larger batch. Without such
+    reads it has outputs of all batches."""
+    output, cache = contributor("forward", "kept"), contributor("forward", "activation")
+    listed: list[Row] = [(10 + 100 * i, -1, 1000, i, output) for i in range(6)]
+    caches: list[Row] = [(20 + 100 * i, 130 + 100 * i, 2000, i, cache) for i in range(6)]
+    for read, peaks_of in ((True, (10000, 5000)), (False, (10000, 8000))):
+        one = program(*sorted([*listed, *caches], key=lambda row: row[0]), steps=6)
+        lives: dict[int, Any] = {}
+        for birth, *_ in caches if read else ():
+            lives[birth * GAP] = SimpleNamespace(reads=[SimpleNamespace(at=(birth + 95) * GAP)], shape=(8,))
+        one.read = lives
+        change = batches.batch(one, one.blocks, "x0.5")
+        assert not isinstance(change, str)
+        assert (one.peak, one.replay(change.blocks)[0]) == peaks_of
 
 
 def test_a_size_that_a_list_happens_to_have_follows_the_batch() -> None:
