@@ -1,13 +1,15 @@
 """expand: copies along a new dimension, where a view reads the same."""
 
 import ast
+import re
 
 from cuptimem.advice.program import Block, Program
 from cuptimem.advice.technique import Change, Technique
-from cuptimem.report.stacks import user_frame
+from cuptimem.report.stacks import Stack, user_frame
 
 # Nodes that need a tensor whose elements lie side by side: they would copy the view.
 _COPIERS = ("BmmBackward0", "MmBackward0", "AddmmBackward0", "ConvolutionBackward0")
+_COPYING = re.compile(r"aten\.(?:flatten|reshape|contiguous|clone|matmul|b?mm|addmm|baddbmm|linear|conv\w*)\.")
 
 
 def _new_dimension(node: ast.expr) -> int | None:
@@ -40,16 +42,46 @@ def repeats_new_dimension(expression: str) -> bool:
     return added is not None and 0 <= added < len(times) and several == [added]
 
 
+def _repeats(program: Program) -> set[tuple[Stack, int]]:
+    """Where readers saw a repeat() along nothing but dimensions of length 1, and of which sizes."""
+    found = set()
+    for block in program.blocks:
+        life = program.life(block)
+        if life is None or not life.operator.startswith("aten.repeat.") or len(life.inputs) != 1:
+            continue
+        source = program.read.get(life.inputs[0])
+        if source is not None and source.shape and len(source.shape) <= len(life.shape):
+            lengths = (1,) * (len(life.shape) - len(source.shape)) + source.shape
+            if all(one in (1, made) for one, made in zip(lengths, life.shape, strict=True)):
+                found.add((program.stack(block), block.requested))
+    return found
+
+
+def _copied(program: Program) -> set[Stack]:
+    """Where a view would be copied by what reads it."""
+    lives = ((block, program.life(block)) for block in program.blocks)
+    return {
+        program.stack(block)
+        for block, life in lives
+        if life is not None and any(_COPYING.match(one.operator) for one in life.reads)
+    }
+
+
 def expand(program: Program, blocks: list[Block], value: str) -> Change | str:
     copies: dict[int, Block] = {}
+    repeats = _repeats(program.beside or program)
     for block in blocks:
         frame = user_frame(block.of.stack)
         if frame is None or block.node is not None or block.saved_by in _COPIERS:
             continue
-        if repeats_new_dimension(frame.expression):
+        if (program.stack(block), block.requested) in repeats or repeats_new_dimension(frame.expression):
             copies[id(block)] = block
     if not copies:
-        return "no repeat() of a dimension that was just added is seen"
+        return "no repeat() of a dimension of length 1 is seen"
+    copied = _copied(program.beside or program)
+    copies = {key: block for key, block in copies.items() if program.stack(block) not in copied}
+    if not copies:
+        return "what reads it would copy a view"
     alive = [block for block in copies.values() if block.alive(program.at)] or list(copies.values())
     largest = max(alive, key=lambda one: one.bytes)
     edited = [block for block in blocks if id(block) not in copies]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from cuptimem.advice import batches, data, edits, in_place, no_grad, optimizers, precision, release
+from cuptimem.advice import batches, copies, data, edits, in_place, no_grad, optimizers, precision, release
 from cuptimem.advice import saved as of_backward
 from cuptimem.advice.program import GAP, Program
 from cuptimem.advice.readers import Readers, Variable
@@ -681,3 +681,23 @@ def test_another_batch_is_written_where_its_loader_is_made(tmp_path: Path, sampl
     change = batches.batch(one, one.blocks, "")
     assert isinstance(change, Change) and change.frame is not None
     assert change.frame.line == line
+
+
+@pytest.mark.parametrize(
+    ("source", "reader", "said"),
+    [
+        ([2, 1, 5], "aten.mul.Tensor", ""),
+        ([5], "aten.mul.Tensor", ""),
+        ([2, 3, 5], "aten.mul.Tensor", "no repeat() of a dimension of length 1 is seen"),
+        ([2, 1, 5], "aten.bmm.default", "what reads it would copy a view"),
+        ([2, 1, 5], "aten.flatten.using_ints", "what reads it would copy a view"),
+    ],
+)
+def test_a_view_in_the_place_of_a_repeat(tmp_path: Path, source: list[int], reader: str, said: str) -> None:
+    """Along dimensions of length 1 alone; what copies the view has as much again."""
+    lasts = {"last": 9, "objects": [held(8)]}
+    given = {**lasts, "begin": 1, "bytes": 10, "shape": source}
+    repeat = {**lasts, "begin": 3, "operator": "aten.repeat.default", "inputs": [0], "shape": [2, 6, 5]}
+    one = program(tmp_path, given, {**repeat, "number": 1, "reads": [[5, reader, "", 2]]})
+    change = copies.expand(one, one.blocks, "")
+    assert change == said if said else peak(one, change) == 10
