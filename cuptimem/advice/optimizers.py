@@ -25,7 +25,7 @@ _IN_TORCH = re.compile(r"[/\\]torch[/\\]optim[/\\]")
 _IS_LBFGS = re.compile(r"[/\\]torch[/\\]optim[/\\]lbfgs\.py$")  # which runs several backward passes in a step
 
 # What to write, and its cost.
-_SGD = "torch.optim.SGD without momentum", "another optimizer: it learns differently"
+_SGD = "torch.optim.SGD without momentum and weight decay", "another optimizer: it learns differently"
 _ADAM8BIT = "an 8-bit AdamW, such as bitsandbytes.optim.AdamW8bit", "states of 8 bits: numerics"
 _FUSED = "fused=True for the optimizer of this line", "none"
 _NO_FOREACH = "foreach=False for the optimizer of this line", "a launch for each parameter"

@@ -75,7 +75,7 @@ def saving(one: Proposal, peak: int) -> str:
 
 
 def sentence(one: Proposal, peak: int) -> str:
-    """about 60.0 MiB (40 %): sgd, train.py:25: torch.optim.SGD without momentum"""
+    """about 60.0 MiB (40 %): sgd, train.py:25: torch.optim.SGD without momentum and weight decay"""
     where = "" if one.frame is None else f", {one.frame.shown}"
     return f"{saving(one, peak)}: {one.technique}{where}: {one.write}"
 
