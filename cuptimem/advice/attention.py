@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cuptimem.advice.program import Block, Program, inside
 from cuptimem.advice.technique import Change, Technique
-from cuptimem.report.stacks import user_frame
+from cuptimem.report.stacks import Frame, Stack, user_frame
 
 _PRODUCT = re.compile(r"@|matmul|bmm|einsum")
 _BATCHED, _SOFTMAX = "BmmBackward0", "SoftmaxBackward0"
@@ -20,6 +20,8 @@ def _is_attention(made: list[Block]) -> bool:
     a batched product and softmax each made a gradient of them."""
     nodes = {block.node for block in made if block.node is not None}
     forward = (block.of.stack[0] for block in made if block.phase == "forward" and block.of.stack)
+    if any(_is_in_pytorch(frame) for block in made if block.saved_by == _SOFTMAX for frame in block.of.stack):
+        return True
     product = any(_PRODUCT.search(frame.expression) for frame in forward)
     return product and {_BATCHED, _SOFTMAX} <= nodes and not _is_ambiguous(made)
 
@@ -88,11 +90,24 @@ def fused_attention(program: Program, blocks: list[Block], value: str) -> Change
     seen = {key for key, some in made.items() if id(some[0]) in gone}
     gone |= {id(block) for block in _dropped(blocks, seen)}
     largest = max((block for block in saved if id(block) in gone), key=lambda one: one.bytes)
+    return Change(_at_once(blocks, gone), *_place(program, largest.of.stack), _COST)
+
+
+def _place(program: Program, stack: Stack) -> tuple[Frame | None, str]:
+    """Where to write what."""
+    if any(_is_in_pytorch(one) for one in stack):
+        return user_frame(stack), "need_weights=False in the call of nn.MultiheadAttention"
+    if any("/transformers/" in one.file for one in stack[:4]):
+        models = (program.beside or program).models
+        if len(models) == 1:
+            return models[0], 'attn_implementation="sdpa" for the model of this line'
+        return user_frame(stack), 'attn_implementation="sdpa" where the model is made'
     write = "F.scaled_dot_product_attention(q, k, v), each (batch, heads, length, width), for softmax(q @ k) @ v"
-    frame = user_frame(largest.of.stack)
-    if any("/transformers/" in one.file for one in largest.of.stack[:4]):
-        write = 'attn_implementation="sdpa" where the model is made'
-    return Change(_at_once(blocks, gone), frame, write, _COST)
+    return user_frame(stack), write
+
+
+def _is_in_pytorch(frame: Frame) -> bool:
+    return frame.is_plumbing and frame.function == "multi_head_attention_forward"
 
 
 _OF_LIBRARIES = 'the library\'s fused attention: attn_implementation="sdpa", fused_attn=True, need_weights=False'

@@ -118,6 +118,7 @@ class Program:
         self.threads = readers.threads if readers is not None else 0  # that its device runs at once
         self.trainers = readers.trainers if readers is not None else {}
         self.sources = readers.sources if readers is not None else {}
+        self.models = readers.models if readers is not None else ()
         self._stacks: dict[int, Stack] = {}  # by identity of a contributor
         self.beside: Program | None = None  # the same program as a run with readers has it
         self.read, self.scratch = readers.lives(self.blocks) if readers is not None else ({}, {})  # by birth

@@ -253,6 +253,9 @@ class Readers:
         )
         self.threads: int = self._log.get("threads", 0)  # that the device runs at once
         self.loaders = tuple(Loader(size, Frame(*line)) for size, line in self._log["loaders"])
+        self.models = tuple(
+            Frame(*line) for line in self._log.get("models", ())
+        )  # of transformers: where they are made
         # By name: where the program makes its settings, or the trainer itself.
         self.trainers = {name: Frame(*line) for name, line in self._log.get("trainers", {}).items()}
         self.sources: dict[str, str] = self._log.get("sources", {})  # of the program, by file

@@ -1,5 +1,5 @@
-"""Where the program makes its optimizers and DataLoaders, and the settings of a trainer: there, others are written in
-their place."""
+"""Where the program makes its optimizers and DataLoaders, models of transformers, and the settings of a trainer: there,
+others are written in their place."""
 
 import functools
 import sys
@@ -29,6 +29,7 @@ class Makers:
         self._seen: dict[int, weakref.ref[Any]] = {}
         self._of_data: dict[int, Line] = {}  # of a dataset, by id: its DataLoader's
         self._trainers: dict[str, set[Line]] = {}
+        self._models: set[Line] = set()
 
     def start(self) -> None:
         """Before the program's first line."""
@@ -36,6 +37,13 @@ class Makers:
             patch(made, "__init__", self._noting)
         patch(DataLoader, "__iter__", self._iterating)
         note_trainers(self._trainers)
+        if (library := sys.modules.get("transformers.modeling_utils")) is not None:
+            patch(library.PreTrainedModel, "__init__", self._noting_model)
+
+    @property
+    def models(self) -> list[Line]:
+        """That make models of transformers, which have such models in them."""
+        return sorted(self._models)
 
     @property
     def trainers(self) -> dict[str, Line]:
@@ -63,6 +71,15 @@ class Makers:
                 self._of_data[id(data)] = line
             if line is not None:
                 self._lines[id(this)] = weakref.ref(this), line
+
+        return init
+
+    def _noting_model(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def init(this: Any, *arguments: Any, **keywords: Any) -> None:
+            if (line := maker(this)) is not None:
+                self._models.add(line)
+            original(this, *arguments, **keywords)
 
         return init
 

@@ -103,6 +103,7 @@ class Readers:
                 for out, within in self._places
             ]
             made: dict[str, Any] = {"optimizers": self._steppers, "loaders": self._makers.loaders}
+            made["models"] = self._makers.models
             made |= {"trainers": self._makers.trainers, "sources": {one: source(one) for one in self._files}}
             made |= {"begins": self._begins, "blocks": self._blocks, "places": places, "threads": _threads()}
             file.write(json.dumps(made))  # dump() has no C encoder: half a second of a GPT's
