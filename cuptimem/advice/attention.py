@@ -10,6 +10,7 @@ from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, Stack, user_frame
 
 _PRODUCT = re.compile(r"@|matmul|bmm|einsum")
+_SOFTMAXES, _MULTIPLIES = re.compile(r"aten\._?softmax\."), re.compile(r"aten\.(?:matmul|b?mm|einsum)\.")
 _BATCHED, _SOFTMAX = "BmmBackward0", "SoftmaxBackward0"
 _COST = "rounding; not where the weights themselves are read"
 _WEIGHT = (2, 4)  # bytes of a weight; dropout's mask has one for each
@@ -19,11 +20,14 @@ def _is_attention(made: list[Block]) -> bool:
     """Of the blocks of one module that are as large as what softmax saved: a product made the scores, and in backward
     a batched product and softmax each made a gradient of them."""
     nodes = {block.node for block in made if block.node is not None}
-    forward = (block.of.stack[0] for block in made if block.phase == "forward" and block.of.stack)
     if any(_is_in_pytorch(frame) for block in made if block.saved_by == _SOFTMAX for frame in block.of.stack):
         return True
-    product = any(_PRODUCT.search(frame.expression) for frame in forward)
+    product = any(block.phase == "forward" and _is_product(block) for block in made)
     return product and {_BATCHED, _SOFTMAX} <= nodes and not _is_ambiguous(made)
+
+
+def _is_product(block: Block) -> bool:
+    return bool(block.of.stack and _PRODUCT.search(block.of.stack[0].expression))
 
 
 def _is_ambiguous(made: list[Block]) -> bool:
@@ -34,10 +38,7 @@ def _is_ambiguous(made: list[Block]) -> bool:
         if block.saved_by == _SOFTMAX:
             last[block.step] = max(block.birth, last.get(block.step, block.birth))
     return any(
-        block.phase == "forward"
-        and block.birth > last.get(block.step, block.birth)
-        and block.of.stack
-        and _PRODUCT.search(block.of.stack[0].expression)
+        block.phase == "forward" and block.birth > last.get(block.step, block.birth) and _is_product(block)
         for block in made
     )
 
@@ -78,7 +79,7 @@ def _at_once(blocks: list[Block], gone: set[int]) -> list[Block]:
 def fused_attention(program: Program, blocks: list[Block], value: str) -> Change | str:
     saved = [block for block in blocks if block.saved_by == _SOFTMAX]
     if not saved:
-        return "no softmax is saved for backward"
+        return _in_inference(program, blocks)
     sizes = {(block.module, block.requested) for block in saved}
     made: dict[tuple[str | None, int], list[Block]] = defaultdict(list)
     for block in blocks:
@@ -91,6 +92,29 @@ def fused_attention(program: Program, blocks: list[Block], value: str) -> Change
     gone |= {id(block) for block in _dropped(blocks, seen)}
     largest = max((block for block in saved if id(block) in gone), key=lambda one: one.bytes)
     return Change(_at_once(blocks, gone), *_place(program, largest.of.stack), _COST)
+
+
+def _in_inference(program: Program, blocks: list[Block]) -> Change | str:
+    """Where autograd keeps nothing, readers see a softmax whose weights are multiplied. Scores of their size come from
+    a product of the same module, unlike those of a linear layer that chooses among experts."""
+    if program.beside is None:
+        return "no softmax is saved for backward"
+    lives = ((block, program.beside.life(block)) for block in program.beside.blocks)
+    sizes = {
+        (block.module, block.requested)
+        for block, life in lives
+        if life is not None
+        and _SOFTMAXES.match(life.operator)
+        and any(_MULTIPLIES.match(one.operator) for one in life.reads)
+    }
+    alike = [one for one in blocks if (one.module, one.requested) in sizes and one.phase == "forward"]
+    products = {(one.module, one.requested) for one in alike if _is_product(one)}
+    gone = [one for one in alike if (one.module, one.requested) in products]
+    if not gone:
+        return "no weights of a softmax are multiplied with anything"
+    ids = {id(block) for block in gone}
+    largest = max(gone, key=lambda one: (one.alive(program.at), one.bytes))
+    return Change([one for one in blocks if id(one) not in ids], *_place(program, largest.of.stack), _COST)
 
 
 def _place(program: Program, stack: Stack) -> tuple[Frame | None, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from cuptimem.advice import batches, copies, data, edits, in_place, no_grad, optimizers, precision, release
+from cuptimem.advice import attention, batches, copies, data, edits, in_place, no_grad, optimizers, precision, release
 from cuptimem.advice import saved as of_backward
 from cuptimem.advice.program import GAP, Program
 from cuptimem.advice.readers import Readers, Variable
@@ -701,3 +701,24 @@ def test_a_view_in_the_place_of_a_repeat(tmp_path: Path, source: list[int], read
     one = program(tmp_path, given, {**repeat, "number": 1, "reads": [[5, reader, "", 2]]})
     change = copies.expand(one, one.blocks, "")
     assert change == said if said else peak(one, change) == 10
+
+
+@pytest.mark.parametrize(
+    ("line", "softmax", "reader", "left"),
+    [
+        ("q @ k", "aten._softmax.default", "aten.bmm.default", 10),
+        ("q @ k", "aten.softmax.int", "aten.matmul.default", 10),
+        ("self.gate(x)", "aten._softmax.default", "aten.bmm.default", None),  # experts
+        ("q @ k", "aten._softmax.default", "aten.argmax.default", None),
+        ("q @ k", "aten.exp.default", "aten.bmm.default", None),
+    ],
+)
+def test_attention_without_a_graph(tmp_path: Path, line: str, softmax: str, reader: str, left: int | None) -> None:
+    """Scores, weights and what is between have one size in one module."""
+    lasts = {"last": 9, "objects": [held(8)], "stack": (Frame("net.py", "forward", 7, text=line),)}
+    scores = {**lasts, "begin": 3, "number": 1, "reads": [[4, softmax, "", 2]]}
+    weights = {**lasts, "begin": 5, "number": 2, "operator": softmax, "inputs": [1], "reads": [[7, reader, "", 3]]}
+    one = program(tmp_path, {**lasts, "begin": 1, "bytes": 10}, scores, weights)
+    one.beside = one
+    change = attention.fused_attention(one, one.blocks, "")
+    assert isinstance(change, str) if left is None else peak(one, change) == left
