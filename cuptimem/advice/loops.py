@@ -89,9 +89,9 @@ def _way(source: str, line: int) -> tuple[ast.stmt, ...]:
     found: list[ast.stmt] = []
     while (around := next((one for one in body if one.lineno <= line <= (one.end_lineno or 0)), None)) is not None:
         found.append(around)
-        body = [one for one in ast.iter_child_nodes(around) if isinstance(one, ast.stmt)]
-        body += [one for part in ast.iter_child_nodes(around) for one in getattr(part, "body", ())
-                 if isinstance(part, ast.ExceptHandler | ast.match_case)]  # fmt: skip
+        parts = list(ast.iter_child_nodes(around))
+        body = [one for one in parts if isinstance(one, ast.stmt)]
+        body += [one for part in parts if isinstance(part, ast.ExceptHandler | ast.match_case) for one in part.body]
     return tuple(found)
 
 

@@ -10,8 +10,9 @@ import json
 import sys
 import threading
 import weakref
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from types import FrameType
 from typing import Any
 
@@ -330,15 +331,15 @@ class Readers:
             held = sys.getrefcount(value) - _OURS
             if isinstance(value, torch.Tensor):
                 self._dead(value, held, name, line, holder, now)
-            elif isinstance(value, list | tuple | dict) and len(value) <= _MEMBERS and held == 1:
-                members, left = list(value.values() if isinstance(value, dict) else value), _MEMBERS
+            elif held == 1 and _is_record(value):
+                members, left = _members(value), _MEMBERS
                 while members and left > 0:
-                    value = members.pop()
-                    held, left = sys.getrefcount(value) - _OURS, left - 1
+                    value, own = members.pop()
+                    held, left = sys.getrefcount(value) - _OURS - own + 1, left - 1
                     if isinstance(value, torch.Tensor):
                         self._dead(value, held, name, line, holder, now)
                     elif type(value) in _PLAIN and held == 1 and len(value) <= left:
-                        members += value.values() if isinstance(value, dict) else value
+                        members += _members(value)
 
     def _dead(self, value: Any, held: int, name: str, line: int, frame: Any, now: int) -> None:
         """held: references of the program to it."""
@@ -383,6 +384,21 @@ class _Saved:
 
     def __del__(self) -> None:
         self.readers.let_go(self.record)
+
+
+def _is_record(value: Any) -> bool:
+    """Whether what it refers to goes with it: a list, tuple or dictionary that is not too long, or a dataclass."""
+    if isinstance(value, list | tuple | dict):
+        return len(value) <= _MEMBERS
+    return is_dataclass(value) and not isinstance(value, type | torch.nn.Module) and not hasattr(value, "__del__")
+
+
+def _members(value: Any) -> list[tuple[Any, int]]:
+    """And how often it refers to each: outputs of transformers have a key and an attribute for one tensor."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    found = [*items, *getattr(value, "__dict__", {}).values()]
+    counts = Counter(map(id, found))
+    return [(one, counts.pop(id(one))) for one in found if id(one) in counts]
 
 
 def _leading(frame: FrameType | None) -> Place:

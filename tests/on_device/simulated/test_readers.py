@@ -76,6 +76,7 @@ CASES: Mapping[str, Mapping[str, str]] = {
     "twice": {},
     "flow": {"no_grad": "goal = other(x)", "release": "aim = 0.5"},
     "resumed": {"release": "model.load_state_dict("},
+    "records": {"release": "x = batch.mixed[:, :64].contiguous()"},
     "inside": {"no_grad": "goal = self.taught(x).mean(1)"},
     "mapped": {"load_late": 'data = torch.randn(4 * ROWS, 64, device="cpu" if by_hand else DEVICE)'},
 }

@@ -85,6 +85,19 @@ PROGRAMS = {
         (2, 4),
         None,
     ),
+    "other bodies": (
+        """\
+        for batch in loader:
+            try:
+                last = True
+            except OSError:
+                match batch:
+                    case {"x": x}:
+                        x = (lambda one: one)(x.to(device) if last else x)
+        """,
+        (7,),
+        1,
+    ),
     "no source": ("", (1,), None),
     "not Python": ("for x in\n", (1,), None),
 }

@@ -3,6 +3,8 @@ looks like it, where the change would be wrong."""
 
 import argparse
 import io
+from collections import OrderedDict
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -178,6 +180,44 @@ def resumed(by_hand):
             show(model(torch.rand(64, 1024, device=DEVICE)))
 
 
+class Output(OrderedDict):
+    """As a library's: each value is an attribute, too."""
+
+    def __init__(self, **values):
+        super().__init__(values)
+        vars(self).update(values)
+
+
+@dataclass
+class Batch:
+    mixed: torch.Tensor
+    scores: torch.Tensor | None = None
+
+
+def records(by_hand):
+    """Objects hold what has been read of them."""
+    layer = nn.Linear(64, 4096, bias=False).to(DEVICE)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+
+    def score(x):
+        scores = layer(x)
+        return Output(scores=scores, loss=scores.square().mean())
+
+    for _ in range(3):
+        batch = Batch(torch.randn(ROWS, 4096, device=DEVICE))
+        x = batch.mixed[:, :64].contiguous()
+        if by_hand:
+            batch = None
+        output = score(x)
+        loss = output.loss
+        if by_hand:
+            output = None
+        optimizer.zero_grad()
+        loss.backward()
+        show(loss.detach())
+        optimizer.step()
+
+
 class Pair(nn.Module):
     def __init__(self):
         super().__init__()
@@ -231,6 +271,7 @@ CASES = {
         twice,
         flow,
         resumed,
+        records,
         inside,
         mapped,
     )
