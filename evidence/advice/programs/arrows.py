@@ -1,4 +1,4 @@
-"""Denoising diffusion on images of 64 x 64: a UNet with attention, a running mean of its weights, samples at the end."""
+"""Denoising diffusion on 64 x 64 images: a UNet with attention, a running mean of its weights, samples at the end."""
 import copy
 import math
 
