@@ -8,6 +8,7 @@ from cuptimem.advice.no_grad import NO_GRAD
 from cuptimem.advice.program import Program
 from cuptimem.advice.readers import Readers, Variable
 from cuptimem.advice.release import RELEASE
+from cuptimem.advice.retained import RETAIN_GRAPH
 from cuptimem.advice.technique import Change, Technique, worst
 from cuptimem.advice.trainers import in_settings
 from cuptimem.errors import Error
@@ -112,6 +113,11 @@ class Adviser:
     def without_graph(self) -> tuple[Frame, ...]:
         """The lines that the proposal of `no_grad` names."""
         change = self._of_readers(NO_GRAD)
+        return change.lines if change is not None else ()
+
+    def retained(self) -> tuple[Frame, ...]:
+        """The lines that the proposal of `retain_graph` names."""
+        change = self._of_readers(RETAIN_GRAPH)
         return change.lines if change is not None else ()
 
     def checkpointed(self) -> str:

@@ -14,6 +14,7 @@ from cuptimem.advice.no_grad import NO_GRAD
 from cuptimem.advice.optimizers import ADAM8BIT, FACTORED, FUSED, NO_FOREACH, SGD, STEP_IN_BACKWARD
 from cuptimem.advice.precision import HALF_MODEL, SINGLE_PRECISION
 from cuptimem.advice.release import RELEASE
+from cuptimem.advice.retained import RETAIN_GRAPH
 from cuptimem.advice.saved import OFFLOAD
 from cuptimem.advice.technique import Technique
 
@@ -21,6 +22,7 @@ TECHNIQUES: tuple[Technique, ...] = (
     ZERO_GRAD_LATE,
     SET_TO_NONE,
     NO_GRAD,
+    RETAIN_GRAPH,
     KEEP_EVALUATION,
     LOAD_LATE,
     EXPAND,

@@ -66,7 +66,8 @@ class Saved:
     by: the variable with which it went, where that held the graph alone. lines: of the program that led there, outside
     of calls of modules, the innermost first. drops: the variables of what they made, "" for none, if the program has no
     use for their gradients anywhere; None: that is not known. there: it went before the program came to another line.
-    within: lines of the program in calls of modules, the outermost first. also: other tensors whose graph has it, which
+    within: lines of the program in calls of modules, the outermost first. retained: the line of the backward pass that
+    used it and kept it, if no other one used it again. also: other tensors whose graph has it, which
     are there when `by` is not read again.
     """
 
@@ -83,6 +84,7 @@ class Saved:
     there: bool = False
     within: tuple[Frame, ...] = ()
     also: tuple[Held, ...] = ()
+    retained: Frame | None = None
 
     @property
     def until(self) -> int:
@@ -218,6 +220,12 @@ class Life:
         return max((self.last_read, *(one.gone for one in self.held), *saved))
 
     @property
+    def without_retained(self) -> int:
+        """Its end without graphs that a backward pass kept in vain."""
+        saved = (one.gone if one.retained is None else one.used for one in self.saved)
+        return max((self.last_read, *(one.gone for one in self.held), *saved))
+
+    @property
     def variables(self) -> Iterator[Held]:
         yield from (one for one in self.held if one.variable is not None)
         for saved in self.saved:
@@ -258,6 +266,7 @@ class Readers:
         )  # of transformers: where they are made
         # By name: where the program makes its settings, or the trainer itself.
         self.trainers = {name: Frame(*line) for name, line in self._log.get("trainers", {}).items()}
+        self._retained = [None if line is None else Frame(*line) for line in self._log.get("retained", ())]
         self.sources: dict[str, str] = self._log.get("sources", {})  # of the program, by file
 
     def lives(self, blocks: "list[Block]") -> tuple[dict[int, Life], dict[int, Scratch]]:
@@ -296,7 +305,9 @@ class Readers:
             first, saved = row["narrowed"] or (0, 0)
             narrowed = Narrowed(first, self._behind(first), saved) if row["narrowed"] else None
             also = [graphs.of(number, one["by"]) for one in row["saved"]]
-            life = _life(births[index], row, inputs(row), variables, places, into, casts, narrowed, also, self._behind)
+            kept = [self._retained[one["retained"]] if "retained" in one else None for one in row["saved"]]
+            held = list(zip(also, kept, strict=True))
+            life = _life(births[index], row, inputs(row), variables, places, into, casts, narrowed, held, self._behind)
             if self._explains(life, blocks[index]):
                 lives[births[index]] = life
         made = ((birth, self._log["blocks"][number]) for birth, number in freed.items())
@@ -377,7 +388,7 @@ def _life(
     into: tuple[Operand, ...],
     casts: tuple[Cast, ...],
     narrowed: Narrowed | None,
-    also: list[tuple[Held, ...]],
+    held: list[tuple[tuple[Held, ...], Frame | None]],
     behind: Callable[[int], int],
 ) -> Life:
     return Life(
@@ -405,9 +416,9 @@ def _life(
                 places[one["lines"]][1],
                 one["there"],
                 places[one["lines"]][2],
-                others,
+                *others,
             )
-            for one, others in zip(row["saved"], also, strict=True)
+            for one, others in zip(row["saved"], held, strict=True)
         ),
         into,
         casts,

@@ -53,7 +53,9 @@ def _read(program: Program, block: Block, life: Life) -> list[Block]:
     for one in life.saved:
         copy = program.with_bytes(block, one.bytes)
         if one.used < FOREVER:
-            parts.append(replace(copy, birth=one.used, end=one.gone))
+            # Where the graph stays, each node that runs has a copy for itself.
+            reads = [one.used + 1, *(read.at for read in life.reads if read.at >= one.used)]
+            parts.append(replace(copy, birth=one.used, end=one.gone if one.in_backward else min(one.gone, max(reads))))
         if not one.is_contiguous:
             parts.append(replace(copy, birth=one.made, end=one.made + 1))
     return parts

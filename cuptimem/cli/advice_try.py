@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cuptimem.advice import Adviser
     from cuptimem.advice.readers import Readers
     from cuptimem.report.model import Report
+    from cuptimem.report.stacks import Frame
     from cuptimem.simulation.tries import Tried
 
 _NOT_SURE = "what is surely read no more saves less than 2%"
@@ -204,19 +205,25 @@ def operators_in_place(trace: str, readers: str) -> tuple[tuple[str, int, str, s
 
 
 def places(trace: str, readers: str) -> dict[str, str]:
-    """What the advice names, for the tries: of `release` variables and lines by file, as JSON, of `no_grad` lines by
-    file, of `checkpoint` modules."""
+    """What the advice names, for the tries: of `release` variables and lines by file, as JSON, of `no_grad` and
+    `retain_graph` lines by file, of `checkpoint` modules."""
     if read(readers) is None:
         return {}
     found = adviser(trace, readers)
     variables: dict[str, list[tuple[str, int]]] = {}
     for one in found.released():
         variables.setdefault(one.file, []).append((one.name, one.line))
-    lines: dict[str, list[int]] = {}
-    for frame in found.without_graph():
-        lines.setdefault(frame.file, []).append(frame.line)
     named = {"release": json.dumps(variables), "checkpoint": found.checkpointed()}
+    named["retain_graph"] = json.dumps(_by_file(found.retained()))
+    lines = _by_file(found.without_graph())
     return named | ({"no_grad": json.dumps(lines)} if lines else {})
+
+
+def _by_file(frames: Sequence["Frame"]) -> dict[str, list[int]]:
+    lines: dict[str, list[int]] = {}
+    for frame in frames:
+        lines.setdefault(frame.file, []).append(frame.line)
+    return lines
 
 
 def predict(trace: str, readers: str, tried: Sequence[str]) -> tuple[Advice, dict[str, int]]:

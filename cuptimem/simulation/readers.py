@@ -6,6 +6,7 @@ Moments are counted in allocations and frees of PyTorch's allocator, as position
 """
 
 import contextlib
+import functools
 import json
 import sys
 import threading
@@ -20,6 +21,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from cuptimem.simulation import backward
 from cuptimem.simulation.casts import Casts
 from cuptimem.simulation.changes.change import patch
 from cuptimem.simulation.dropped import drops
@@ -59,6 +61,9 @@ class Readers:
         self._releasing: list[tuple[dict[str, Any], int]] = []
         self._optimizers: dict[int, weakref.ref[Any]] = {}  # by id: a class of the program's may have no hash
         self._steppers: list[dict[str, Line | None]] = []  # where each stepped first, and where it was made
+        self._retained: dict[Line, int] = {}  # lines of backward passes that keep their graph
+        self._retaining: int | None = None  # of the one that runs
+        self._needed: set[int] = set()  # those of which another one runs the graph again
         self._makers = Makers()
         self._main = threading.main_thread().ident
         self._mode: Any = _Mode(self)
@@ -73,6 +78,24 @@ class Readers:
         self._makers.start()
         register_optimizer_step_post_hook(self._stepped)
         patch(torch.autograd.graph, "disable_saved_tensors_hooks", self._allowing)
+        for name in backward.PASSES:
+            patch(torch.autograd, name, functools.partial(self._asking, name))
+
+    def _asking(self, name: str, original: Any) -> Any:
+        """A backward pass, of which the line is noted if it keeps its graph."""
+
+        @functools.wraps(original)
+        def called(*arguments: Any, **keywords: Any) -> Any:
+            around = self._retaining
+            keeps = backward.keeps_graph(name, arguments, keywords)
+            line = next(iter(_leading(sys._getframe(1))), None) if keeps else None
+            self._retaining = None if line is None else self._retained.setdefault(line, len(self._retained))
+            try:
+                return original(*arguments, **keywords)
+            finally:
+                self._retaining = around
+
+        return called
 
     def _allowing(self, original: Any) -> Any:
         """torch.func has no such hooks where it works: ours are off there, and what autograd keeps is not known."""
@@ -105,6 +128,7 @@ class Readers:
             ]
             made: dict[str, Any] = {"optimizers": self._steppers, "loaders": self._makers.loaders}
             made["models"] = self._makers.models
+            made["retained"] = [None if number in self._needed else line for line, number in self._retained.items()]
             made |= {"trainers": self._makers.trainers, "sources": {one: source(one) for one in self._files}}
             made |= {"begins": self._begins, "blocks": self._blocks, "places": places, "threads": _threads()}
             file.write(json.dumps(made))  # dump() has no C encoder: half a second of a GPT's
@@ -307,8 +331,13 @@ class Readers:
     def _unpack(self, packed: Any) -> Any:
         if not isinstance(packed, _Saved):
             return packed
+        run = torch._C._current_graph_task_id()
         if packed.record["used"] is None:
-            packed.record["used"] = _count()
+            packed.record["used"], packed.run = _count(), run
+            if self._retaining is not None:
+                packed.record["retained"] = self._retaining
+        elif packed.run != run and "retained" in packed.record:
+            self._needed.add(packed.record["retained"])  # another backward pass runs the graph again
         original = packed.original()
         return packed.alias if original is None else original
 
@@ -376,11 +405,12 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no
 class _Saved:
     """A tensor that autograd keeps, by a tensor of its own: Python lets go of the original when the program does."""
 
-    __slots__ = ("alias", "original", "readers", "record")
+    __slots__ = ("alias", "original", "readers", "record", "run")
 
     def __init__(self, readers: Readers, tensor: Any, alias: Any, record: dict[str, Any]) -> None:
         self.readers, self.alias, self.record = readers, alias, record
         self.original = weakref.ref(tensor)
+        self.run = -1  # the backward pass that has used it first
 
     def __del__(self) -> None:
         self.readers.let_go(self.record)

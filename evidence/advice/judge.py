@@ -85,8 +85,8 @@ def lines_of(frame: Mapping[str, Any] | None, name: str) -> frozenset[int]:
 
 
 def rows(program: Program, said: Mapping[str, Any]) -> list[Row]:
-    """What `cuptimem advice --try` shows: what a recording proposes, and what a try alone shows to save. Of operators in
-    place it shows none that no rule has."""
+    """What `cuptimem advice --try` shows: what a recording proposes, and what a try alone shows to save; of operators
+    in place none that no rule has."""
     found = [
         Row(
             row["technique"],

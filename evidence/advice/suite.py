@@ -28,6 +28,7 @@ FREE = frozenset(
         "zero_grad_late",
         "set_to_none",
         "no_grad",
+        "retain_graph",
         "release",
         "fused_attention",
         "fused",

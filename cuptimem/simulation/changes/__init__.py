@@ -38,6 +38,7 @@ KINDS: dict[str, Kind] = {
     "zero_grad_late": Kind("gradients", "ZeroGradLate", is_free=True),
     "set_to_none": Kind("gradients", "SetToNone", is_free=True),
     "no_grad": Kind("evaluation", "NoGrad", is_free=True, of="evaluation", cost="none"),
+    "retain_graph": Kind("graphs", "RetainGraph", is_free=True),
     "freeze": Kind(
         "frozen", "Freeze", cost="care: these steps neither train them nor read their gradients, later ones may"
     ),

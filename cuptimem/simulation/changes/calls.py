@@ -5,6 +5,7 @@ runs. Modules that backward calls again, for a checkpoint, are no calls of the p
 """
 
 import contextlib
+import functools
 import re
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree
 
+from cuptimem.simulation import backward
 from cuptimem.simulation.changes.change import patch
 from cuptimem.simulation.makers import Line, maker
 from cuptimem.simulation.places import Place
@@ -144,16 +146,18 @@ def in_backward() -> bool:
 
 
 def _before_backward(function: Callable[[], None]) -> None:
-    def before(original: Any) -> Any:
+    def before(name: str, original: Any) -> Any:
+        @functools.wraps(original)
         def called(*arguments: Any, **keywords: Any) -> Any:
-            if not keywords.get("create_graph"):  # else the loss is made of what comes now
+            # Else the loss is made of what comes now.
+            if not backward.asks(name, "create_graph", arguments, keywords):
                 function()
             return original(*arguments, **keywords)
 
         return called
 
-    for name in ("backward", "grad"):
-        patch(torch.autograd, name, before)
+    for name in backward.PASSES:
+        patch(torch.autograd, name, functools.partial(before, name))
 
 
 def _hook() -> None:

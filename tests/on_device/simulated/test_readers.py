@@ -39,6 +39,9 @@ for case, changes in cases.items():
     if "no_grad" in changes:
         values = advice_try.places(f"{case}.cmem", f"{case}.json")
         mine["no_grad tried"] = server.run(words, "no_grad", steps, values=values).peak_bytes
+    if "retain_graph" in changes:
+        values = advice_try.places(f"{case}.cmem", f"{case}.json")
+        mine["retain_graph tried"] = server.run(words, "retain_graph", steps, values=values).peak_bytes
     if "in_place" in changes:
         operators = adviser.operators_in_place()
         mine["in_place tried"] = server.run(words, "in_place", steps, operators=operators).peak_bytes
@@ -76,12 +79,20 @@ CASES: Mapping[str, Mapping[str, str]] = {
     "twice": {},
     "flow": {"no_grad": "goal = other(x)", "release": "aim = 0.5"},
     "resumed": {"release": "model.load_state_dict("},
+    "retained": {"retain_graph": "loss.backward(retain_graph=not by_hand)"},
+    "needed": {},
     "records": {"release": "x = batch.mixed[:, :64].contiguous()"},
     "inside": {"no_grad": "goal = self.taught(x).mean(1)"},
     "mapped": {"load_late": 'data = torch.randn(4 * ROWS, 64, device="cpu" if by_hand else DEVICE)'},
 }
 # A change that the steps of a try do not show to be wrong: not proposed, or with care.
-WRONG = {"subtracted": "in_place", "leaf": "in_place", "later": "in_place", "branch": "no_grad"}
+WRONG = {
+    "subtracted": "in_place",
+    "leaf": "in_place",
+    "later": "in_place",
+    "branch": "no_grad",
+    "needed": "retain_graph",
+}
 
 
 @pytest.fixture(scope="module")

@@ -180,6 +180,33 @@ def resumed(by_hand):
             show(model(torch.rand(64, 1024, device=DEVICE)))
 
 
+def retained(by_hand):
+    """A backward pass keeps its graph, and none runs it again."""
+    model = nn.Sequential(*(layer for _ in range(6) for layer in (nn.Linear(256, 256), nn.Tanh()))).to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        loss = model(torch.randn(ROWS, 256, device=DEVICE)).square().mean()
+        optimizer.zero_grad()
+        loss.backward(retain_graph=not by_hand)
+        optimizer.step()
+    show(loss.detach())
+
+
+def needed(by_hand):
+    """The second backward pass runs what the first one has kept."""
+    model, judge = (nn.Sequential(*(nn.Linear(256, 256) for _ in range(3)), nn.Tanh()).to(DEVICE) for _ in "ab")
+    for _ in range(3):
+        drawn = model(torch.randn(ROWS, 256, device=DEVICE))
+        judged = judge(drawn).square().mean()
+        judged.backward(retain_graph=not by_hand)
+        size = drawn.square().mean()
+        size.backward()
+        show(size.detach())
+        judged = size = drawn = None
+        model.zero_grad()
+        judge.zero_grad()
+
+
 class Output(OrderedDict):
     """As a library's: each value is an attribute, too."""
 
@@ -271,6 +298,8 @@ CASES = {
         twice,
         flow,
         resumed,
+        retained,
+        needed,
         records,
         inside,
         mapped,
