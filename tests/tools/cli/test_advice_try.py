@@ -20,7 +20,7 @@ from cuptimem.output.text import text
 from cuptimem.report.advice import Advice, LeakAtPeak, Proposal, Rejected
 from cuptimem.report.leaks import Leak
 from cuptimem.report.stacks import Frame
-from cuptimem.simulation import as_json, changes, try_imports, try_views
+from cuptimem.simulation import as_json, changes, tries, try_imports, try_views
 from cuptimem.simulation.tries import NOTHING, Tried
 from tests.conftest import ROOT, Result, clean_environment
 from tests.on_device.simulated.conftest import InOne, tries_in_one
@@ -221,6 +221,13 @@ def test_unknown_change_before_anything_runs() -> None:
     with pytest.raises(Error) as caught:
         advice_try.main(["--change", "autocsat", "--device", "cpu", __file__])
     assert "no change 'autocsat'" in str(caught.value)
+
+
+def test_a_peak_that_differs_from_run_to_run() -> None:
+    as_it_is, read = (Tried("", peak, None, 0) for peak in (100 << 20, 130 << 20))
+    assert tries._unread(as_it_is, as_it_is) == ""
+    assert "another peak (130.0 MiB, not 100.0 MiB), and so may each try" in tries._unread(as_it_is, read)
+    assert "does not run" in tries._unread(as_it_is, Tried("", None, None, 0, "it ended"))
 
 
 PROGRAM = """
