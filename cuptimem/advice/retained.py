@@ -23,7 +23,7 @@ def retain_graph(program: Program, blocks: list[Block], value: str) -> Change | 
     if not chosen:
         return "no backward pass keeps a graph at the peak that none runs again"
     also = "".join(f", and of line {one.line}" for one in chosen[1:])
-    write = f"the backward pass of this line{also} without retain_graph=True: no other one runs that graph"
+    write = f"the backward pass of this line{also} without retain_graph=True: no other one ran that graph"
     return Change(edited, chosen[0], write, lines=tuple(chosen))
 
 
