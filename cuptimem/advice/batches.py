@@ -121,21 +121,21 @@ def _input_line(program: Program, blocks: list[Block], evaluation: bool) -> Fram
     if (frame := program.loader_frame(evaluation)) is not None:
         return frame
     made = [one for one in blocks if one.step >= 0 and program.evaluates(one) is evaluation]
-    inputs = list(of_category(made, "input"))
-    brief = {one.of.stack for one in inputs if one.end_step is not None and one.end_step <= one.step + _BRIEF}
-    if inputs := [one for one in inputs if one.of.stack in brief]:  # others are data of several steps
-        most = max(one.bytes for one in inputs)
-        stack = min((one for one in inputs if _SHARE * one.bytes >= most), key=lambda one: one.birth).of.stack
-        frame = user_frame(stack)
+    every = list(of_category(made, "input"))
+    brief = {one.of.stack for one in every if one.end_step is not None and one.end_step <= one.step + _BRIEF}
+    inputs = [one for one in every if one.of.stack in brief]  # others are data of several steps
+    others = [one for one in made if one.alive(program.at)] if evaluation else list(of_category(made, "gradient"))
+    if inputs or not others:
+        inputs = inputs or every
+        most = max((one.bytes for one in inputs), default=0)
+        of = min((one for one in inputs if _SHARE * one.bytes >= most), key=lambda one: one.birth, default=None)
+        frame = None if of is None else user_frame(of.of.stack)
     else:
-        most_of = [one for one in made if one.alive(program.at)] if evaluation else list(of_category(made, "gradient"))
-        if not most_of:
-            return None
-        stack = max(most_of, key=lambda one: one.bytes).of.stack
-        frame = call_line(stack) if evaluation else program.forward_frame
-    if frame is None:
+        of = max(others, key=lambda one: one.bytes)
+        frame = call_line(of.of.stack) if evaluation else program.forward_frame
+    if of is None or frame is None:
         return None
-    outwards = dropwhile(lambda one: not one.same_line(frame), stack)
+    outwards = dropwhile(lambda one: not one.same_line(frame), of.of.stack)
     return batch_line(outwards, (program.beside or program).sources) or frame
 
 
