@@ -8,7 +8,7 @@ from cuptimem.advice.data import is_cached
 from cuptimem.advice.loops import batch_line
 from cuptimem.advice.program import GAP, Block, Program, call_line, of_category
 from cuptimem.advice.technique import Change, Technique
-from cuptimem.report.stacks import Frame, user_frame
+from cuptimem.report.stacks import Frame, Stack, user_frame
 
 _FIXED = (
     "parameter", "buffer", "gradient", "optimizer state", "before start", "loaded", "bucket", "autocast cache",
@@ -18,7 +18,6 @@ _OF_WEIGHTS = ("parameter", "optimizer state", "before start", "loaded")  # what
 _SMALL = 512
 _SHARE = 4
 _LEAST = 0.02  # of the peak: less is no difference
-_BRIEF = 2  # steps: data that lasts longer is no batch; optimizers by turns have a step each
 _HALF = 0.5  # what is proposed where no batch is given
 _WEIGHTS = re.compile(r"^(?:Addmm|Mm|Convolution|Cudnn\w*|Embedding|Linear)Backward")
 
@@ -122,8 +121,12 @@ def _input_line(program: Program, blocks: list[Block], evaluation: bool) -> Fram
         return frame
     made = [one for one in blocks if one.step >= 0 and program.evaluates(one) is evaluation]
     every = list(of_category(made, "input"))
-    brief = {one.of.stack for one in every if one.end_step is not None and one.end_step <= one.step + _BRIEF}
-    inputs = [one for one in every if one.of.stack in brief]  # others are data of several steps
+    known = {one.step for one in made} & {one.step for one in program.steps}  # of others only what lasts is there
+    steps: dict[Stack, set[int]] = {}
+    for one in every:
+        steps.setdefault(one.of.stack, set()).update(known & {one.step})
+    half = len(known) / 2  # optimizers by turns have a step each
+    inputs = [one for one in every if len(steps[one.of.stack]) >= half]  # others are data of several steps
     others = [one for one in made if one.alive(program.at)] if evaluation else list(of_category(made, "gradient"))
     if inputs or not others:
         inputs = inputs or every
