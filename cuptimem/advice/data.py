@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from cuptimem.advice.program import FOREVER, Block, Program
+from cuptimem.advice.readers import Read
 from cuptimem.advice.technique import Change, Technique
 from cuptimem.report.stacks import Frame, user_frame
 
@@ -18,6 +19,8 @@ _VIEWS = re.compile(
 )
 _TAKES = frozenset({"embedding", "gather", "index", "index_select", "take"})
 _UPDATES = re.compile(r"^aten\.(?!copy_|fill_|index_copy_|index_put_|set_|zero_)[a-z]\w*_\.")  # in place
+_WRITES = re.compile(r"^aten\.(?:copy_|fill_|index_copy_|index_put_|zero_)\.")
+_VIEW = -1
 _ASSIGNED = re.compile(r"^(\w+)\s*(?:,\s*\w+\s*)*(?::[^=]+)?=[^=]")
 
 
@@ -64,6 +67,14 @@ def _made_of(program: Program, made: Iterable[Block], early: Mapping[int, Block]
                 yield block
 
 
+def _read_part(read: Read) -> int | None:
+    """Bytes; 0 of rows that it picks, None: all, or not known, _VIEW: it hands on a view."""
+    name = read.operator.split(".")[1] if "." in read.operator else read.operator
+    if _VIEWS.fullmatch(name):
+        return _VIEW
+    return 0 if name in _TAKES and read.bytes is None else read.bytes
+
+
 def _part(program: Program, block: Block) -> int | None:
     """The most that steps read of it at once, where they take parts alone: 0 of rows that an operator picks, which it
     puts into a block of its own. None: it is read whole, or that is not known."""
@@ -71,13 +82,11 @@ def _part(program: Program, block: Block) -> int | None:
     reads = [one for one in life.reads if one.at > first] if life is not None else []
     if any(_UPDATES.search(one.operator) for one in reads):
         return None  # it is computed with
-    names = [one.operator.split(".")[1] if "." in one.operator else one.operator for one in reads]
-    parts = [
-        0 if name in _TAKES and one.bytes is None else one.bytes
-        for one, name in zip(reads, names, strict=True)
-        if not _VIEWS.fullmatch(name)
-    ]
-    sizes = [one for one in parts if one is not None and 2 * one <= block.requested]
+    parts = {one: part for one in reads if (part := _read_part(one)) != _VIEW}
+    writes = {one for one in parts if _WRITES.match(one.operator)}
+    if writes and any(part for one, part in parts.items() if one not in writes):
+        return None  # a cache, which is read as far as it is written; of what steps collect they pick rows
+    sizes = [one for one in parts.values() if one is not None and 2 * one <= block.requested]
     return max(sizes) if len(sizes) == len(parts) >= _PARTS else None
 
 

@@ -203,10 +203,16 @@ class Readers:
                         self._blocks[index]["into"] = self._pending = self._into(function, given, tensor)
                         self._modules.made(self._blocks[index], sys._getframe(1))
                 if address in self._at:
+                    self._extend(self._at[address], read)
                     self._follow(tensor, self._at[address], now)
             self._ended = now
         finally:
             self._busy = False
+
+    def _extend(self, index: int, read: _Reads) -> None:
+        """What is written into a block joins their graphs to its own, as of a sum of losses."""
+        graph = self._blocks[index]["graph"]
+        graph += [one for one, (_, grad) in read.items() if grad and one != index and one not in graph]
 
     def _is_known(self, address: int) -> bool:
         """Whether the block there is one that was seen: torch.load makes storages outside of operators."""

@@ -16,6 +16,7 @@ from cuptimem.advice.readers import Readers, Variable
 from cuptimem.advice.technique import Change
 from cuptimem.report.stacks import Frame
 from cuptimem.simulation import dropped, operands
+from cuptimem.simulation import readers as simulated
 from tests.tools.advice import test_rules
 
 LINE = Frame("train.py", "forward", 3)
@@ -313,6 +314,7 @@ def test_a_graph_in_a_module_that_also_trains(tmp_path: Path) -> None:
         ([("aten.index.Tensor", None)] * 2, 0),  # rows are put into blocks of their own
         ([("aten.split.Tensor", None), ("aten.mm.default", 2000), ("aten.mm.default", 1000)], 2048),
         ([("aten.slice.Tensor", None), ("aten.copy_.default", 80), ("aten.index.Tensor", None)], 512),
+        ([("aten.copy_.default", 80), ("aten.mul.Tensor", 2000), ("aten.mul.Tensor", 2000)], None),  # a cache
         ([("aten.index.Tensor", None)], None),  # may be all of it
         ([("aten.index.Tensor", None), ("aten.mm.default", None)], None),
         ([("aten.mm.default", 2000), ("aten.mm.default", 6000)], None),
@@ -722,3 +724,20 @@ def test_attention_without_a_graph(tmp_path: Path, line: str, softmax: str, read
     one.beside = one
     change = attention.fused_attention(one, one.blocks, "")
     assert isinstance(change, str) if left is None else peak(one, change) == left
+
+
+def test_a_sum_in_place_has_the_graphs_of_what_it_was_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulated, "_count", lambda: 0)
+    monkeypatch.setattr(simulated, "_tensors", lambda some: some if isinstance(some, tuple) else (some,))  # of a GPU
+    run = simulated.Readers()
+    with torch.no_grad():
+        total, loss, other = (torch.zeros(1).requires_grad_(i == 1) for i in range(3))
+    blocks: list[dict[str, Any]] = [{"graph": [], "reads": [], "bytes": 4} for _ in range(3)]
+    run._blocks = blocks
+    run._at = {one.untyped_storage().data_ptr(): i for i, one in enumerate((total, loss, other))}
+    monkeypatch.setattr(run, "_follow", lambda *_: None)
+    run._begins = [0]
+    for given in ((total, loss), (total, other), (total, loss)):
+        read = {run._at[one.untyped_storage().data_ptr()]: (4, one.requires_grad) for one in given}
+        run.end("aten.add_.Tensor", (0, read), given, total)
+    assert [one["graph"] for one in blocks] == [[1], [], []]
