@@ -1,10 +1,12 @@
 """Smaller and larger batches of the DataLoaders that an optimizer's steps learn from, without one of all.
 
-A first run of the program finds out which these are: an evaluation keeps its batches. Without a DataLoader it is not
-known from outside where a batch is made: then nothing is applied.
+A first run of the program finds out which these are: an evaluation keeps its batches. One that is made again, as in
+each epoch, is known by the lines that lead there. Without a DataLoader it is not known from outside where a batch is
+made: then nothing is applied.
 """
 
 import functools
+import sys
 from collections import Counter
 from typing import Any
 
@@ -16,6 +18,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from cuptimem.simulation.changes import LOADERS, stepping
 from cuptimem.simulation.changes.change import Change, patch, refuse
+from cuptimem.simulation.places import Place, all_places, is_programs
 
 
 class _Loaders(Change):
@@ -30,7 +33,9 @@ class _Loaders(Change):
         self._chosen = {int(one) for one in chosen.split(",") if one} if not self._is_all else set[int]()
         self._numbers: dict[int, int] = {}  # by id of a sampler: its loader's. accelerate makes a second one of it
         self._kept: list[Any] = []  # so that their ids stay theirs
-        self._loaders = 0
+        self._places: dict[tuple[tuple[Place, ...], int], int] = {}  # the numbers of those that one place makes
+        self._made: Counter[tuple[Place, ...]] = Counter()  # there, since one of them was drawn from
+        self._resized: set[int] = set()  # ids of samplers
         self._drawn: set[int] = set()  # numbers
         self._drawn_now: set[int] = set()  # numbers, since the last step
         self._drawn_for: Counter[int] = Counter()  # by number: steps before which it was drawn from
@@ -48,27 +53,44 @@ class _Loaders(Change):
 
     def _drawing(self, original: Any) -> Any:
         def draw(this: Any) -> Any:
+            found = original(this)  # not of one that is at its end
             number = self._numbers.get(id(this._index_sampler))
             if number is not None:
                 self._drawn.add(number)
+                self._made.pop(self._lines[number], None)
                 if torch.is_grad_enabled():
                     self._drawn_now.add(number)
-            return original(this)
+            return found
 
         return draw
+
+    @property
+    def _lines(self) -> list[tuple[Place, ...]]:
+        return [place for place, _ in self._places]
+
+    def _number(self) -> int:
+        """Of a loader that the program makes now: the same for one that the same lines make when the one before has
+        been in use."""
+        place = tuple(one for one in all_places(sys._getframe(2)) if is_programs(one[0]))
+        self._made[place] += 1
+        return self._places.setdefault((place, self._made[place]), len(self._places))
 
     def _sized(self, original: Any) -> Any:
         @functools.wraps(original)  # Lightning reads its signature
         def init(this: Any, dataset: Any, batch_size: Any = 1, *arguments: Any, **keywords: Any) -> None:
             sampler: Any = keywords.get("batch_sampler")
-            known = (self._numbers.get(id(one)) for one in (sampler, keywords.get("sampler")) if one is not None)
-            number = next((one for one in known if one is not None), self._loaders)
-            self._loaders += 1
-            if (self._is_all or number in self._chosen) and number not in self._numbers.values():
+            given = (self._numbers.get(id(one)) for one in (sampler, keywords.get("sampler")) if one is not None)
+            known = next((one for one in given if one is not None), None)
+            # A library makes another one of a loader that has its size already; the program writes the size again.
+            is_libraries = known is not None and not is_programs(sys._getframe(1).f_code.co_filename)
+            number = self._number() if known is None or not is_libraries else known
+            if (self._is_all or number in self._chosen) and not is_libraries:
                 if sampler is None and isinstance(batch_size, int):
                     batch_size = self._changed(batch_size)
                 elif isinstance(getattr(sampler, "batch_size", None), int):
-                    sampler.batch_size = self._changed(sampler.batch_size)
+                    if id(sampler) not in self._resized:
+                        sampler.batch_size = self._changed(sampler.batch_size)
+                    self._resized.add(id(sampler))
                 else:
                     self.why_not = "a sampler of the program makes its batches: give it another size by hand"
             original(this, dataset, batch_size, *arguments, **keywords)

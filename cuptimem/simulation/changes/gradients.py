@@ -29,17 +29,24 @@ class SetToNone(Change):
     why_not = "the program does not call zero_grad(set_to_none=False)"
 
     def install(self) -> None:
+        self._zeroed: set[int] = set()  # ids of parameters whose gradients are zeros
         for owner in (Optimizer, nn.Module):
             patch(owner, "zero_grad", self._to_none)
         register_optimizer_step_post_hook(self._drop)
 
     def _drop(self, optimizer: Optimizer, *_: object) -> None:
-        self.saw(sum(one.numel() for group in optimizer.param_groups for one in group["params"]))
-        optimizer.zero_grad(set_to_none=True)
+        mine = [one for group in optimizer.param_groups for one in group["params"] if id(one) in self._zeroed]
+        if mine:
+            self.saw(sum(one.numel() for one in mine))
+        for one in mine:
+            one.grad = None
 
     def _to_none(self, original: Any) -> Any:
         def zero_grad(this: Any, set_to_none: bool = True) -> None:
-            self.applied += not set_to_none
+            if not set_to_none:
+                self.applied += 1
+                groups = this.param_groups if isinstance(this, Optimizer) else [{"params": this.parameters()}]
+                self._zeroed.update(id(one) for group in groups for one in group["params"])
             original(this, set_to_none=True)
 
         return zero_grad

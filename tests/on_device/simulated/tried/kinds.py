@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 
 class Block(nn.Module):
@@ -143,6 +143,46 @@ def validates(hand):
         for images, _ in others:
             images = images.cuda().requires_grad_()
             torch.autograd.grad(model(images).square().sum(), images)
+
+
+def epochs(hand, sampler=None):
+    """Loaders are made again in each epoch, of one step."""
+    parts = 2 if hand else 1
+    model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 30 * 30, 10)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(5):
+        for number, (images, labels) in enumerate(DataLoader(Images(), 256 // parts, sampler=sampler)):
+            loss = F.cross_entropy(model(images.cuda()), labels.cuda()) / parts
+            loss.backward()
+            if hand != "accumulate" or number % parts == parts - 1:
+                optimizer.step()
+                optimizer.zero_grad()
+        with torch.no_grad():
+            for images, _ in DataLoader(Images(), 192):
+                model(images.cuda())
+
+
+def sampled(hand):
+    """As epochs, with the sampler of the program for all of them."""
+    epochs(hand, RandomSampler(Images()))
+
+
+def turns(hand):
+    """One of two optimizers leaves zeros; the gradients of the other one are None, late."""
+    small, large = nn.Linear(1024, 1024).cuda(), nn.Linear(2048, 2048).cuda()
+    zeroes, drops = (torch.optim.SGD(model.parameters(), lr=0.1) for model in (small, large))
+    for _ in range(4):
+        x = torch.rand(16, 2048, device="cuda")
+        torch.empty(1 << 25, dtype=torch.uint8, device="cuda")
+        loss = large(x).mean() + small(x[:, :1024]).mean()
+        if not hand:
+            zeroes.zero_grad(set_to_none=False)
+        drops.zero_grad()
+        loss.backward()
+        drops.step()
+        zeroes.step()
+        if hand:
+            zeroes.zero_grad()
 
 
 def perceptual(hand):
