@@ -1,6 +1,7 @@
 """fused_attention: softmax(q k) v written by hand keeps the whole matrix of scores, several times."""
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,9 @@ _PRODUCT = re.compile(r"@|matmul|bmm|einsum")
 _SOFTMAXES, _MULTIPLIES = re.compile(r"aten\._?softmax\."), re.compile(r"aten\.(?:matmul|b?mm|einsum)\.")
 _BATCHED, _SOFTMAX = "BmmBackward0", "SoftmaxBackward0"
 _COST = "rounding; not where the weights themselves are read"
+# Nodes of other layers of a module, whose values may have the size of the weights.
+_LAYERS = re.compile(r"(?:Addmm|Mm|Gelu|Relu|LeakyRelu|Elu|Silu|Tanh|Sigmoid)Backward")
+_NEAR = 3  # births: between the weights and what their dropout makes
 _WEIGHT = (2, 4)  # bytes of a weight; dropout's mask has one for each
 
 
@@ -43,15 +47,26 @@ def _is_ambiguous(made: list[Block]) -> bool:
     )
 
 
-def _dropped(blocks: list[Block], sizes: set[tuple[str | None, int]]) -> Iterator[Block]:
-    """What dropout of the weights makes, mostly in its own module: a mask, the weights with zeros, their gradient."""
+def _dropped(
+    program: Program, blocks: list[Block], sizes: set[tuple[str | None, int]], gone: set[int]
+) -> Iterator[Block]:
+    """What dropout of the weights makes beside them, mostly in its own module: a mask, the weights with zeros, their
+    gradient."""
+    softmax = [one for one in blocks if id(one) in gone and _SOFTMAX in (one.saved_by, one.node)]
+    places: dict[str, list[int]] = defaultdict(list)
+    for one in sorted(softmax, key=lambda one: one.birth):
+        places[one.phase].append(bisect_left(program.births, one.birth))
     of = {size: [module for module, other in sizes if other == size] for _, size in sizes}
     for block in blocks:
         is_mask = block.saved_by is not None and "Dropout" in block.saved_by
+        is_other = block.saved_by == _BATCHED or (block.node is not None and "Dropout" in block.node)
+        if not (is_mask or is_other):
+            continue
         as_weights = [width * block.requested for width in _WEIGHT] if is_mask else [block.requested]
         modules = [module for size in as_weights for module in of.get(size, ())]
-        is_other = block.saved_by == _BATCHED or (block.node is not None and "Dropout" in block.node)
-        if (is_mask or is_other) and any(module is not None and inside(block.module, module) for module in modules):
+        at, there = bisect_left(program.births, block.birth), places[block.phase]
+        is_near = any(abs(one - at) <= _NEAR for one in there[max(0, bisect_left(there, at) - 1) :][:2])
+        if is_near and any(module is not None and inside(block.module, module) for module in modules):
             yield block
 
 
@@ -83,13 +98,15 @@ def fused_attention(program: Program, blocks: list[Block], value: str) -> Change
     sizes = {(block.module, block.requested) for block in saved}
     made: dict[tuple[str | None, int], list[Block]] = defaultdict(list)
     for block in blocks:
-        if (block.module, block.requested) in sizes and block.category in ("activation", "temporary"):
+        is_other = any(one is not None and _LAYERS.match(one) for one in (block.saved_by, block.node))
+        is_alike = (block.module, block.requested) in sizes and not is_other
+        if is_alike and block.category in ("activation", "temporary"):
             made[block.module, block.requested].append(block)
     gone = {id(block) for some in made.values() if _is_attention(some) for block in some}
     if not gone:
         return "what softmax saved is not seen to be attention, or what else is made there has its size"
     seen = {key for key, some in made.items() if id(some[0]) in gone}
-    gone |= {id(block) for block in _dropped(blocks, seen)}
+    gone |= {id(block) for block in _dropped(program, blocks, seen, gone)}
     largest = max((block for block in saved if id(block) in gone), key=lambda one: one.bytes)
     return Change(_at_once(blocks, gone), *_place(program, largest.of.stack), _COST)
 

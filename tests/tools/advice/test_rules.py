@@ -642,6 +642,26 @@ def test_a_fused_attention_has_all_its_gradients_at_once() -> None:
         assert isinstance(change, Change) and one.replay(change.blocks)[0] == 300
 
 
+def test_other_layers_of_the_size_of_attentions_weights() -> None:
+    """An MLP in the same module has values of that size, and dropout far from softmax: both stay."""
+
+    def of(phase: str, saved_by: str | None = None, node: str | None = None) -> Contributor:
+        frame = Frame("train.py", "forward", 3, text="return torch.softmax(q @ k, -1) @ v")
+        category = "activation" if phase == "forward" else "temporary"
+        return replace(contributor(phase, category, frame, saved_by=saved_by), operator=node, qualified="layer")
+
+    rows: list[Row] = [
+        (10, 80, 4000, 0, of("forward", "SoftmaxBackward0")),
+        (12, 80, 4000, 0, of("forward", "GeluBackward0")),
+    ]
+    rows += [(15 + i, 80, 100, 0, of("forward")) for i in range(5)]
+    rows += [(30, 80, 1000, 0, of("forward", "NativeDropoutBackward0"))]
+    rows += [(31, 80, 4000, 0, of("forward", "AddmmBackward0"))]
+    rows += [(60, 70, 4000, 0, of("backward", None, "BmmBackward0"))]
+    rows += [(66, 75, 4000, 0, of("backward", None, "SoftmaxBackward0"))]
+    assert peaks(attention.fused_attention, program(*rows)) == (21500, 9500)
+
+
 def test_a_graph_that_no_backward_pass_runs() -> None:
     change = no_grad.no_grad(graph(0), graph(0).blocks, "")
     assert not isinstance(change, str)
