@@ -67,22 +67,27 @@ def _made_of(program: Program, made: Iterable[Block], early: Mapping[int, Block]
                 yield block
 
 
-def _read_part(read: Read) -> int | None:
+def _read_part(read: Read, is_index: bool) -> int | None:
     """Bytes; 0 of rows that it picks, None: all, or not known, _VIEW: it hands on a view."""
     name = read.operator.split(".")[1] if "." in read.operator else read.operator
     if _VIEWS.fullmatch(name):
         return _VIEW
-    return 0 if name in _TAKES and read.bytes is None else read.bytes
+    return 0 if name in _TAKES and read.bytes is None and not is_index else read.bytes
 
 
-def _part(program: Program, block: Block) -> int | None:
+def _part(program: Program, block: Block, picked: Mapping[int, int]) -> int | None:
     """The most that steps read of it at once, where they take parts alone: 0 of rows that an operator picks, which it
-    puts into a block of its own. None: it is read whole, or that is not known."""
+    puts into a block of its own. None: it is read whole, or that is not known. picked: of each operator the birth of
+    what it picks from, of which another block is the index."""
     life, first = program.life(block), _first(program, block)
     reads = [one for one in life.reads if one.at > first] if life is not None else []
     if any(_UPDATES.search(one.operator) for one in reads):
         return None  # it is computed with
-    parts = {one: part for one in reads if (part := _read_part(one)) != _VIEW}
+    parts = {
+        one: part
+        for one in reads
+        if (part := _read_part(one, picked.get(one.number, block.birth) != block.birth)) != _VIEW
+    }
     writes = {one for one in parts if _WRITES.match(one.operator)}
     if writes and any(part for one, part in parts.items() if one not in writes):
         return None  # a cache, which is read as far as it is written; of what steps collect they pick rows
@@ -105,11 +110,12 @@ def load_late(program: Program, blocks: list[Block], value: str) -> Change | str
         for frame in block.of.stack
         if not frame.is_library
     }  # fmt: skip
+    picked = {one.number: one.inputs[0] for one in program.read.values() if one.inputs}
     gone: dict[int, Block] = {}
     parts: dict[int, int] = {}  # of these, what stays on the device
     for made in lines.values():
         frame = user_frame(made[0].of.stack)
-        known = {id(block): part for block in made if (part := _part(program, block)) is not None}
+        known = {id(block): part for block in made if (part := _part(program, block, picked)) is not None}
         if known:
             gone |= {id(block): block for block in made if id(block) in known}
             parts |= known

@@ -336,6 +336,22 @@ def test_data_of_which_steps_read_parts(tmp_path: Path, reads: list[tuple[str, i
         assert isinstance(change, Change) and sum(block.bytes for block in change.blocks) == 200 + stays
 
 
+@pytest.mark.parametrize(("source", "index", "early"), [(0, 1, 0), (1, 0, 1)])
+def test_an_index_is_read_whole(tmp_path: Path, source: int, index: int, early: int) -> None:
+    """Of what operators pick rows from, and not of what says which: the rows are in blocks of their own."""
+    kept = {"phase": "other", "category": "input", "last": -1, "objects": [{"made": 0, "gone": None, "dead": None}]}
+    reads = [[30 + i, "aten.index.Tensor", "", 15 + i] for i in range(2)]
+    both = [{**kept, "begin": 3 + i, "bytes": 4000 * (i + 1), "number": 1 + i, "reads": reads} for i in range(2)]
+    picks = {"operator": "aten.index.Tensor", "inputs": [source, index], "bytes": 200}
+    rows = [{**picks, "begin": 31 + i, "last": 50 + i, "number": 15 + i, "objects": [held(49 + i)]} for i in range(2)]
+    one = program(tmp_path, *both, *rows)
+    one.blocks = [replace(block, step=-1 if block.bytes > 200 else 0) for block in one.blocks]
+    one.stretches = [replace(one.stretches[0], begin=20 * GAP)]
+    change = data.load_late(one, one.blocks, "")
+    assert isinstance(change, Change)
+    assert [block.bytes for block in change.blocks if block.step < 0 and block.bytes] == [4000 * (2 - early)]
+
+
 INTO = {"block": 0, "name": "x", "argument": "self", "operand": "the first operand"}
 INTO |= {"grad": True, "idle": False}
 
