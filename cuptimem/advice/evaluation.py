@@ -3,10 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from cuptimem.advice.program import Block, Program, call_line, total
+from cuptimem.advice.program import FOREVER, Block, Program, call_line, lines_of
 from cuptimem.advice.technique import Change, Technique
+from cuptimem.report.stacks import Stack
 
 _LEAST = 5  # steps: fewer may be a pipeline's depth
+_LARGE = 10  # times as many bytes: what a line beside it keeps is a count
 _JOINED = 2  # results of steps in one, which a library's loop makes longer
 _FORWARD_LIFE = 3  # births
 _COST = "a copy to the host in each step"
@@ -66,6 +68,26 @@ def _growing(program: Program, made: list[Block]) -> list[Block]:
     return []
 
 
+def _is_read_with_others(program: Program, moved: list[Block]) -> bool:
+    """Behind the step that made it, as far as readers know: on the host it could not be. What is made of results alone
+    is on the host as well."""
+    of = program.beside
+    if of is None:
+        return False
+    stacks = {program.stack(block) for block in moved}
+    # A step may end with the model's call, so that its results are read in the next one.
+    later = {one.birth: of.begins.get(one.step + 2, FOREVER) for one in of.blocks if of.stack(one) in stacks}
+    for life in sorted(of.read.values(), key=lambda one: one.birth):
+        # A number may lie on either side.
+        inputs = [one for one in life.inputs if one not in of.read or of.read[one].shape]
+        since = min((later[one] for one in inputs if one in later), default=FOREVER)
+        if all(one in later for one in inputs) and inputs:
+            later.setdefault(life.birth, since)
+        elif life.birth > since:
+            return True
+    return False
+
+
 def keep_evaluation(program: Program, blocks: list[Block], value: str) -> Change | str:
     """What waits is copied to the host as soon as it is there; so is what joins it at the end made there."""
     if program.device == "cpu":
@@ -96,9 +118,15 @@ def keep_evaluation(program: Program, blocks: list[Block], value: str) -> Change
         return "nothing waits on the device from step to step"
     if any(block.step in program.unrun for block in moved):
         return _GRAPH
-    largest = max(moved, key=lambda one: total(o for o in moved if o.of is one.of))
-    stack = largest.of.stack
-    frame, write = call_line(stack), ".cpu() behind what is kept in this line"
+    if _is_read_with_others(program, moved):
+        return "the device reads it later, with what is no result"
+    sums: dict[Stack, int] = defaultdict(int)
+    for block in moved:
+        sums[block.of.stack] += block.bytes
+    large = ((call_line(stack), size) for stack, size in sums.items() if _LARGE * size >= max(sums.values()))
+    lines = lines_of(large)
+    frame = lines[0] if lines else None
+    write = f".cpu() behind what is kept in this line{''.join(f', and in line {one.line}' for one in lines[1:])}"
     edited = [gone.get(id(block), block) for block in blocks]
     return Change(edited, frame, write, _COST)
 

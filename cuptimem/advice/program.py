@@ -201,15 +201,20 @@ class Program:
         return {of: full for of, full in self._kept("kept").items() if of not in generated}
 
     @cached_property
+    def begins(self) -> dict[int, int]:
+        """The first birth of each step, also of those that have no stretch."""
+        found: dict[int, int] = {}
+        for block in self.blocks:
+            found.setdefault(block.step, block.birth)
+        return found
+
+    @cached_property
     def generating(self) -> frozenset[int]:
         """Steps that read what the step before made, as each token of an answer does. Only readers know."""
         of, found = self.beside or self, set()
         lists = of._kept("kept")
-        begins: dict[int, int] = {}
-        for block in of.blocks:
-            begins.setdefault(block.step, block.birth)
         for block in of_category(of.blocks, "kept", "activation", "temporary", "unknown"):
-            following, behind = (begins.get(block.step + i, FOREVER) for i in (1, 2))
+            following, behind = (of.begins.get(block.step + i, FOREVER) for i in (1, 2))
             is_result = id(block.of) in lists or block.of.stack in of.extended or block.requested <= _LEAST
             if block.step < 0 or is_result or (life := of.life(block)) is None or block.step in of.trained:
                 continue
@@ -391,8 +396,8 @@ class Program:
         """The user's lines in which an optimizer's step ran, that of most bytes at the peak, or in all, first. A step
         that makes no block (SGD without momentum) is known with readers alone: then one for each optimizer."""
         made = [(user_frame(one.of.origin or one.of.stack), one) for one in self.optimizer_blocks]
-        lines = _lines((frame, one.bytes) for frame, one in made)
-        at_peak = _lines((frame, one.bytes) for frame, one in made if one.alive(self.at))
+        lines = lines_of((frame, one.bytes) for frame, one in made)
+        at_peak = lines_of((frame, one.bytes) for frame, one in made if one.alive(self.at))
         lines.sort(key=lambda line: not any(line.same_line(one) for one in at_peak[:1]))
         of = self.beside or self
         return lines or [one.steps for one in of._stepped]
@@ -425,7 +430,7 @@ class Program:
     def forward_frame(self) -> Frame | None:
         """The user's line whose forward pass leads to the most gradients."""
         made = (block for block in of_category(self.blocks, "gradient") if block.step >= 0)
-        return next(iter(_lines((call_line(block.of.stack), block.bytes) for block in made)), None)
+        return next(iter(lines_of((call_line(block.of.stack), block.bytes) for block in made)), None)
 
     def with_bytes(self, block: Block, requested: int) -> Block:
         """The block for a request of another size.
@@ -442,7 +447,7 @@ class Program:
         return requested if self.device == "cpu" else -(-requested // ROUNDING) * ROUNDING
 
 
-def _lines(sizes: Iterable[tuple[Frame | None, int]]) -> list[Frame]:
+def lines_of(sizes: Iterable[tuple[Frame | None, int]]) -> list[Frame]:
     """The lines, the one with the most bytes first."""
     sums: dict[Frame, int] = {}
     for frame, size in sizes:

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from cuptimem.advice import (
     attention,
     batches,
@@ -689,7 +691,8 @@ def test_a_graph_of_an_evaluation_that_is_kept_while_training_goes_on() -> None:
 
 
 def kept(last: int = 60, device: str = "cuda:0") -> Program:
-    rows: list[Row] = [(100 * i + 10, 700, last if i == 5 else 60, i, contributor("forward", "kept")) for i in range(6)]
+    made = contributor("forward", "kept", Frame("train.py", "test", 3))
+    rows: list[Row] = [(100 * i + 10, 700, last if i == 5 else 60, i, made) for i in range(6)]
     rows += [
         (100 * i + 20 + 5 * j, 100 * i + 90, 1, i, contributor("other", "input")) for i in range(6) for j in range(4)
     ]
@@ -701,6 +704,44 @@ def test_results_that_wait_for_the_end_of_an_evaluation() -> None:
     change = evaluation.keep_evaluation(one, one.blocks, "")
     assert not isinstance(change, str)
     assert one.replay(change.blocks)[0] < 70 < one.peak
+
+
+@pytest.mark.parametrize(
+    ("inputs", "shape", "is_proposed"),
+    [
+        ((10, 110), (8, 8), True),  # results alone: those are on the host, too
+        ((10, 420), (8, 8), False),
+        ((510, 420), (8, 8), True),  # in its own step
+        ((10, 420), (), True),  # a number may lie on either side
+    ],
+)
+def test_results_that_the_device_reads_later(
+    inputs: tuple[int, ...], shape: tuple[int, ...], is_proposed: bool
+) -> None:
+    one = kept()
+    lives: dict[int, Any] = {}
+    for birth, of in ((420, ()), (520, inputs)):
+        moments = tuple(each * GAP for each in of)
+        lives[birth * GAP] = SimpleNamespace(birth=birth * GAP, inputs=moments, shape=shape, reads=[])
+    one.read, one.beside = lives, one
+    assert isinstance(evaluation.keep_evaluation(one, one.blocks, ""), Change) is is_proposed
+
+
+def test_results_of_two_lines() -> None:
+    """Both are named; what is small beside them is not."""
+    lines = [Frame("train.py", "test", line) for line in (3, 4, 5)]
+    rows: list[Row] = []
+    for i in range(6):
+        sizes = zip(lines, (60, 50, 1), strict=True)
+        rows += [
+            (100 * i + 10 + j, 700, size, i, contributor("forward", "kept", line))
+            for j, (line, size) in enumerate(sizes)
+        ]
+        rows += [(100 * i + 20 + 5 * j, 100 * i + 90, 1, i, contributor("other", "input")) for j in range(4)]
+    one = program(*rows, steps=8, device="cuda:0")
+    change = evaluation.keep_evaluation(one, one.blocks, "")
+    assert isinstance(change, Change) and change.frame == lines[0]
+    assert change.write == ".cpu() behind what is kept in this line, and in line 4"
 
 
 def test_results_that_no_evaluation_clears() -> None:
