@@ -15,7 +15,7 @@ from cuptimem import _core
 from cuptimem.errors import own
 from cuptimem.simulation.changes.change import patch
 from cuptimem.simulation.places import is_programs
-from cuptimem.trainer_settings import TRAINERS
+from cuptimem.trainer_settings import TRAINERS, Trainer
 
 Line = tuple[str, str, int]  # file, function, line
 
@@ -119,10 +119,30 @@ def note_trainers(lines: dict[str, set[Line]]) -> None:
         return make
 
     for trainer in TRAINERS:
-        for module, name, method in trainer.makers:
-            # What the program imports of libraries is there already (try_imports.py).
-            if (made := getattr(sys.modules.get(module), name, None)) is not None:
-                patch(made, method, functools.partial(noting, trainer.name))
+        _patch_makers(trainer, functools.partial(noting, trainer.name))
+
+
+def before_trainer(name: str, edit: Callable[[Trainer, Any, dict[str, Any]], None]) -> None:
+    """edit(trainer, made, keywords) is called before the object that has a trainer's settings gets them."""
+
+    def editing(trainer: Trainer, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def make(this: Any, *arguments: Any, **keywords: Any) -> None:
+            edit(trainer, this, keywords)
+            original(this, *arguments, **keywords)
+
+        return make
+
+    for trainer in TRAINERS:
+        if trainer.name == name:
+            _patch_makers(trainer, functools.partial(editing, trainer))
+
+
+def _patch_makers(trainer: Trainer, make: Callable[[Any], Any]) -> None:
+    for module, name, method in trainer.makers:
+        # What the program imports of libraries is there already (try_imports.py).
+        if (made := getattr(sys.modules.get(module), name, None)) is not None:
+            patch(made, method, make)
 
 
 def maker(made: Any) -> Line | None:

@@ -135,7 +135,7 @@ def foretold(program: suite.Program) -> dict[str, str]:
 
 def tried(program: suite.Program, kept: Recordings, every: bool, variables: dict[str, str]) -> dict[str, Any]:
     """What each change put into the unchanged program answers, by key, or its unchanged run alone."""
-    asked = {key: text.partition(":")[0] for key, text in foretold(program).items()} if every else {}
+    asked = foretold(program) if every else {}
     given = [str(program.path), program.arguments, asked, str(kept.unchanged), str(kept.readers)]
     found = script(TRY, given, kept.run.parent, variables)
     return found if "error" not in found else {"tried": {key: {"error": found["error"]} for key in asked}}

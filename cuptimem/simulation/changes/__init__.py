@@ -55,7 +55,7 @@ KINDS: dict[str, Kind] = {
     "adam8bit": Kind("optimizers", "Adam8bit", replaces="the optimizer"),
     "step_in_backward": Kind("optimizers", "StepInBackward"),
     "accumulate": Kind("batches", "Accumulate", "a number of parts of each batch", "2", replaces="the batch"),
-    "batch": Kind("batches", "Batch", "a batch size", None, replaces="the batch"),
+    "batch": Kind("batches", "Batch", "a batch size, or NEW:OLD", None, replaces="the batch"),
     "chunked_loss": Kind("losses", "ChunkedLoss", "a number of parts", "8", cost="the loss's forward again"),
     "offload": Kind("activations", "Offload"),
     "expandable": Kind("allocator", "Expandable", of="", cost="none"),
@@ -104,7 +104,9 @@ def is_free(text: str) -> bool:
 
 def _check(name: str, value: str) -> None:
     least = {"accumulate": 2, "chunked_loss": 2, "batch": 1}.get(name)
-    if value and least is not None and not (value.isascii() and value.isdecimal() and int(value) >= least):
+    numbers = value.split(":", 1) if name == "batch" else [value]
+    are_known = all(one.isascii() and one.isdecimal() for one in numbers)
+    if value and least is not None and not (are_known and min(map(int, numbers)) >= least):
         raise Error(f"{name} takes {KINDS[name].value}, at least {least}, not {value!r}")
     if value and name == "autocast" and value not in ("bf16", "fp16"):
         raise Error(f"autocast takes bf16 or fp16, not {value!r}")

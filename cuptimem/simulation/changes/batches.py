@@ -1,6 +1,7 @@
 """Smaller and larger batches of the DataLoaders that an optimizer's steps learn from, without one of all.
 
-A first run of the program finds out which these are: an evaluation keeps its batches. One that is made again, as in
+A first run of the program finds out which these are: an evaluation keeps its batches, unless the size that is to be
+replaced is given and no loader of training has it. One that is made again, as in
 each epoch, is known by the lines that lead there. Without a DataLoader it is not known from outside where a batch is
 made: then nothing is applied.
 """
@@ -18,7 +19,9 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from cuptimem.simulation.changes import LOADERS, stepping
 from cuptimem.simulation.changes.change import Change, patch, refuse
+from cuptimem.simulation.makers import before_trainer
 from cuptimem.simulation.places import Place, all_places, is_programs
+from cuptimem.trainer_settings import Trainer
 
 
 class _Loaders(Change):
@@ -37,6 +40,7 @@ class _Loaders(Change):
         self._made: Counter[tuple[Place, ...]] = Counter()  # there, since one of them was drawn from
         self._resized: set[int] = set()  # ids of samplers
         self._drawn: set[int] = set()  # numbers
+        self._sizes: dict[int, int] = {}  # by number, of batches
         self._drawn_now: set[int] = set()  # numbers, since the last step
         self._drawn_for: Counter[int] = Counter()  # by number: steps before which it was drawn from
         self._fed = 0  # steps before which anything was
@@ -49,7 +53,19 @@ class _Loaders(Change):
     def finish(self) -> None:
         if not self._is_known and self._drawn:
             often = [number for number, steps in sorted(self._drawn_for.items()) if 2 * steps >= self._fed]
-            self.again = f"{self._asked}{LOADERS}{','.join(map(str, often or sorted(self._drawn)))}"
+            chosen = self._of_size(often) or self._of_size(sorted(self._drawn))
+            if chosen:
+                self.again = f"{self._asked}{LOADERS}{','.join(map(str, chosen))}"
+            else:
+                self.why_not = f"no DataLoader that the program draws from has batches of {self._replaced}"
+
+    @property
+    def _replaced(self) -> int | None:
+        """The size of the loaders that get another one, where it is given."""
+        return None
+
+    def _of_size(self, numbers: list[int]) -> list[int]:
+        return [one for one in numbers if self._replaced in (None, self._sizes.get(one))]
 
     def _drawing(self, original: Any) -> Any:
         def draw(this: Any) -> Any:
@@ -84,10 +100,13 @@ class _Loaders(Change):
             # A library makes another one of a loader that has its size already; the program writes the size again.
             is_libraries = known is not None and not is_programs(sys._getframe(1).f_code.co_filename)
             number = self._number() if known is None or not is_libraries else known
+            found = batch_size if sampler is None else getattr(sampler, "batch_size", None)
+            if isinstance(found, int) and not is_libraries:
+                self._sizes[number] = found
             if (self._is_all or number in self._chosen) and not is_libraries:
                 if sampler is None and isinstance(batch_size, int):
                     batch_size = self._changed(batch_size)
-                elif isinstance(getattr(sampler, "batch_size", None), int):
+                elif isinstance(found, int):
                     if id(sampler) not in self._resized:
                         sampler.batch_size = self._changed(sampler.batch_size)
                     self._resized.add(id(sampler))
@@ -126,27 +145,48 @@ class _Loaders(Change):
 
 
 class Batch(_Loaders):
-    """Another batch size for each of these DataLoaders that has the size of the first one."""
+    """Another batch size for each of these DataLoaders that has the size that it replaces: that which is given, or that
+    of the first one."""
 
     def install(self) -> None:
-        self._first: int | None = None
+        new, _, replaced = self.value.partition(":")
+        self._new = int(new)
+        self._first = int(replaced) if replaced else None
         super().install()
+
+    @property
+    def _replaced(self) -> int | None:
+        return self._first
 
     def _size(self, size: int) -> int:
         if self._first is None:
             self._first = size
-        return int(self.value) if size == self._first else size
+        return self._new if size == self._first else size
 
 
 class Accumulate(_Loaders):
-    """Batches of a part of the size; steps and zero_grad only with each last part."""
+    """Batches of a part of the size; steps and zero_grad only with each last part. transformers' Trainer has settings
+    for both."""
 
     def install(self) -> None:
         self._parts = int(self.value)
         self._calls: dict[int, int] = {}  # steps that the program asked for, by optimizer
+        self._is_set = False  # in a Trainer's settings
         super().install()
+        before_trainer("transformers", self._setting)
         for owner in (Optimizer, nn.Module):
             patch(owner, "zero_grad", self._with_last)
+
+    def finish(self) -> None:
+        if not self._is_set:
+            super().finish()
+
+    def _setting(self, trainer: Trainer, made: Any, keywords: dict[str, Any]) -> None:
+        if made.per_device_train_batch_size >= self._parts:
+            made.per_device_train_batch_size //= self._parts
+            made.gradient_accumulation_steps *= self._parts
+            self._is_set = True
+            self.applied += 1
 
     def _size(self, size: int) -> int:
         return size // self._parts if size >= self._parts else size
@@ -156,7 +196,7 @@ class Accumulate(_Loaders):
         if stepping.is_one():
             return step()
         self._feed(arguments, keywords)
-        if not self._is_known:
+        if not self._is_known or self._is_set:
             return step()
         self._calls[id(optimizer)] = self._calls.get(id(optimizer), 0) + 1
         if self._calls[id(optimizer)] % self._parts == 0:
@@ -165,7 +205,7 @@ class Accumulate(_Loaders):
 
     def _with_last(self, original: Any) -> Any:
         def zero_grad(this: Any, *arguments: Any, **keywords: Any) -> None:
-            if not self._is_known:
+            if not self._is_known or self._is_set:
                 ready = True
             elif isinstance(this, Optimizer):
                 ready = self._calls.get(id(this), 0) % self._parts == 0

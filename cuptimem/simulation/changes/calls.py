@@ -26,6 +26,7 @@ Around = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], AbstractContextM
 _modules: "weakref.WeakValueDictionary[int, nn.Module]" = weakref.WeakValueDictionary()  # by id, as they were made
 _lines: dict[int, tuple[weakref.ref[nn.Module], Line | None]] = {}  # by id: where it was made
 _around: list[Around] = []
+_behind: list[Callable[[nn.Module, Any], None]] = []
 _prepare: list[Callable[[], None]] = []
 _state = {"depth": 0, "new": 0, "hooked": 0}  # new: modules since models were prepared last
 
@@ -34,6 +35,12 @@ def around(make: Around) -> None:
     """make(module, arguments, keywords): what an outermost call runs in, or None."""
     _hook()
     _around.append(make)
+
+
+def behind(function: Callable[[nn.Module, Any], None]) -> None:
+    """function(module, result) is called behind each outermost call."""
+    _hook()
+    _behind.append(function)
 
 
 def prepare(function: Callable[[], None]) -> None:
@@ -110,15 +117,18 @@ class UntilBackward:
 
     def __init__(self, make: Callable[[], AbstractContextManager[Any] | None]) -> None:
         self.given = 0  # elements of the outermost call that is under way
-        self.is_training = False  # the mode of its module
         self._make = make
         self._open: AbstractContextManager[Any] | None = None
         around(self._around)
-        _before_backward(self._leave)
+        _before_backward(self.leave)
 
     def _around(self, module: nn.Module, *given: Any) -> AbstractContextManager[Any]:
-        self.given, self.is_training = elements(given), module.training
+        self.given = elements(given)
         return self._call()
+
+    @property
+    def is_open(self) -> bool:
+        return self._open is not None
 
     @contextlib.contextmanager
     def _call(self) -> Iterator[None]:
@@ -129,12 +139,12 @@ class UntilBackward:
         try:
             yield
         except BaseException:
-            self._leave()
+            self.leave()
             raise
         if not torch.is_grad_enabled():
-            self._leave()
+            self.leave()
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         left, self._open = self._open, None
         if left is not None:
             left.__exit__(None, None, None)
@@ -197,7 +207,10 @@ def _called(original: Any) -> Any:
                     context = make(self, arguments, keywords)
                     if context is not None:
                         stack.enter_context(context)
-                return original(self, *arguments, **keywords)
+                result = original(self, *arguments, **keywords)
+                for note in _behind:
+                    note(self, result)
+                return result
         finally:
             _state["depth"] -= 1
 

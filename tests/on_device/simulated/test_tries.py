@@ -41,7 +41,7 @@ OF_GPT = (
     ("autocast", (), 0),
     ("sgd", ("--batch", "1"), 0),
     ("adam8bit", ("--batch", "1"), 0),
-    ("step_in_backward", ("--batch", "1"), 0.01),
+    ("step_in_backward", ("--batch", "1"), 0),
     ("chunked_loss", (), 0),
     ("offload", (), 0),
     ("autocast+checkpoint", (), 0),
@@ -50,7 +50,7 @@ OF_GPT = (
 )
 OF_IMAGES = (
     ("in_place", (), 0),
-    ("accumulate", (), 0.01),
+    ("accumulate", (), 0),
     ("batch=4", (), 0),
     ("batch=16", (), 0),
     ("no_grad", ("--evaluations", "3"), 0),
@@ -61,9 +61,11 @@ OF_KINDS = (
     ("checkpoint=encoder.layers.*", ("--case", "pieces"), 0),
     ("autocast", ("--case", "pieces"), 0),
     ("autocast", ("--case", "evaluates"), 0),
+    ("autocast", ("--case", "probes"), 0),
     ("accumulate", ("--case", "workers"), 0),
     ("accumulate", ("--case", "validates"), 0),
     ("batch=16", ("--case", "validates"), 0),
+    ("batch=32:128", ("--case", "tested"), 0),
     ("accumulate", ("--case", "epochs"), 0),
     ("batch=128", ("--case", "sampled"), 0),
     ("accumulate", ("--case", "sampled"), 0),
@@ -111,7 +113,7 @@ def answers(tried: Answers, request: pytest.FixtureRequest) -> dict[int, list[An
     requests: dict[int, list[dict[str, Any]]] = {}
     for number in numbers(request, "test_injected_as_by_hand"):
         program, change, options, _ = pairs()[number]
-        steps = None if change == "no_grad" or "validates" in options else 3
+        steps = None if change == "no_grad" or {"validates", "tested"} & set(options) else 3
         requests[number] = [
             {"words": [program, *options, *by_hand], "change": given, "steps": steps}
             for given, by_hand in (("", ()), (change, ()), ("", ("--hand", change)))

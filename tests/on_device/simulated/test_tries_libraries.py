@@ -17,10 +17,10 @@ if not WITH_LIBRARIES.exists():
 
 PAIRS = (
     *(("trainer", change, 0) for change in ("sgd", "fused", "autocast", "checkpoint", "batch=16", "fused_attention")),
-    ("trainer", "accumulate", 0.01),
+    ("trainer", "accumulate", 0),
+    ("trainer --evaluate", "autocast", 0),
     ("trainer --evaluate", "keep_evaluation", 0),
-    *(("lightning_fit", change, 0) for change in ("sgd", "fused", "checkpoint")),
-    *(("lightning_fit", change, 0.01) for change in ("autocast", "accumulate")),
+    *(("lightning_fit", change, 0) for change in ("sgd", "fused", "checkpoint", "autocast", "accumulate")),
     *(("vit", change, 0) for change in ("autocast", "checkpoint", "fused_attention")),
     ("eager", "checkpoint", 0.01),
     ("generate", "no_grad", 0),
@@ -40,7 +40,7 @@ def answers(in_one: InOne, tmp_path_factory: pytest.TempPathFactory) -> dict[int
     for number, (program, change, _) in enumerate(PAIRS):
         name, *options = program.split()
         words = [str(TRIED / f"{name}.py"), *options]
-        steps = None if change in ("no_grad", "keep_evaluation") else 3
+        steps = None if change == "no_grad" or options else 3
         requests[number] = [
             {"words": [*words, *by_hand], "change": given, "steps": steps}
             for given, by_hand in (("", ()), (change, ()), ("", ("--hand", change)))

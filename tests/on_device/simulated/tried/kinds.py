@@ -95,18 +95,35 @@ def pieces(hand):
 
 
 def evaluates(hand):
-    """Training in half precision leaves an evaluation as it is, which is smaller here."""
+    """Training in half precision leaves an evaluation as it is, which has the peak."""
     model = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(3):
-        with torch.no_grad():
-            assert model(torch.randn(64, 256, device="cuda")).dtype is torch.float32
+    for number in range(3):
         with torch.autocast("cuda", torch.bfloat16, enabled=hand == "autocast"):
             loss = model(torch.randn(4096, 256, device="cuda")).square().mean()
         optimizer.zero_grad()
-        model.eval()  # also one that has a graph
-        assert model(torch.randn(64, 256, device="cuda")).dtype is torch.float32 or hand != "autocast"
-        model.train()
+        if number == 1:
+            with torch.no_grad():
+                assert model(torch.randn(64, 256, device="cuda")).dtype is torch.float32
+            model.eval()  # also one that has a graph
+            model(torch.randn(4096, 256, device="cuda"))
+            model.train()
+        loss.backward()
+        optimizer.step()
+
+
+def probes(hand):
+    """What has no gradients and what is in evaluation mode is a part of training in each of its steps."""
+    body = nn.Sequential(nn.Linear(256, 4096), nn.GELU(), nn.Linear(4096, 256)).cuda().eval()
+    middle = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)).cuda().eval()
+    head = nn.Linear(256, 256).cuda()
+    optimizer = torch.optim.SGD([*middle.parameters(), *head.parameters()], lr=0.1)
+    for _ in range(3):
+        with torch.autocast("cuda", torch.bfloat16, enabled=hand == "autocast"):
+            with torch.no_grad():
+                given = body(torch.randn(4096, 256, device="cuda"))
+            loss = head(middle(given)).square().mean()
+        optimizer.zero_grad()
         loss.backward()
         optimizer.step()
 
@@ -143,6 +160,19 @@ def validates(hand):
         for images, _ in others:
             images = images.cuda().requires_grad_()
             torch.autograd.grad(model(images).square().sum(), images)
+
+
+def tested(hand):
+    """The evaluation has batches of another size, and the peak."""
+    model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 30 * 30, 10)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for images, labels in DataLoader(Images(), 16):
+        F.cross_entropy(model(images.cuda()), labels.cuda()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    with torch.no_grad():
+        for images, _ in DataLoader(Images(), 32 if hand else 128):
+            model(images.cuda())
 
 
 def epochs(hand, sampler=None):

@@ -18,7 +18,7 @@ OPTIONS = {
     "fused": {"optim": "adamw_torch_fused"},
     "autocast": {"bf16": True},
     "checkpoint": {"gradient_checkpointing": True},
-    "accumulate": {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4},
+    "accumulate": {"gradient_accumulation_steps": 2},  # of half the batch
     "batch=16": {"per_device_train_batch_size": 16},
     "keep_evaluation": {"eval_accumulation_steps": 1},
 }
@@ -49,6 +49,8 @@ def main():
     if options.evaluate:
         given |= {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 32}
     given |= OPTIONS.get(options.hand, {})
+    if options.hand == "accumulate":
+        given["per_device_train_batch_size"] //= 2
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             folder, max_steps=4, report_to=[], save_strategy="no", disable_tqdm=True, use_cpu=False, **given
