@@ -5,6 +5,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from cuptimem.advice.program import Block, Program, inside
 from cuptimem.advice.technique import Change, Technique
@@ -31,7 +32,10 @@ def _is_attention(made: list[Block]) -> bool:
 
 
 def _is_product(block: Block) -> bool:
-    return bool(block.of.stack and _PRODUCT.search(block.of.stack[0].expression))
+    """PyTorch may have lines of its own between that and the operator."""
+    inner = takewhile(lambda one: one.is_plumbing, block.of.stack)
+    line = next((one for one in block.of.stack if not one.is_plumbing), None)
+    return any(_PRODUCT.search(one.expression) for one in (*inner, *([line] if line is not None else ())))
 
 
 def _is_ambiguous(made: list[Block]) -> bool:
@@ -143,7 +147,9 @@ def _place(program: Program, stack: Stack) -> tuple[Frame | None, str]:
         if len(models) == 1:
             return models[0], 'attn_implementation="sdpa" for the model of this line'
         return user_frame(stack), 'attn_implementation="sdpa" where the model is made'
-    write = "F.scaled_dot_product_attention(q, k, v), each (batch, heads, length, width), for softmax(q @ k) @ v"
+    # PyTorch takes its plain one, which keeps the weights, where the last dimension is not contiguous.
+    each = "each (batch, heads, length, width), contiguous in width"
+    write = f"F.scaled_dot_product_attention(q, k, v), {each}, for softmax(q @ k) @ v"
     return user_frame(stack), write
 
 

@@ -82,26 +82,27 @@ def _is_single(program: Program) -> bool:
     return program.beside is not None and program.beside.samples == 1
 
 
-def _factor(value: str) -> float | None:
-    """x2, or 64:8: 64 in the place of 8."""
+def _factor(value: str) -> tuple[float, int | None] | None:
+    """x2, or 64:8: 64 in the place of 8, which comes second."""
     if (found := re.fullmatch(r"[x*]?(\d+(?:\.\d+)?)(?::(\d+))?", value)) is None:
         return None
     if found[2] is None and value[0] not in "x*":
         return None
     below = int(found[2] or 1)
     factor = float(found[1]) / below if below else 0
-    return factor if 0 < factor <= MOST else None
+    return (factor, int(found[2]) if found[2] else None) if 0 < factor <= MOST else None
 
 
 def batch(program: Program, blocks: list[Block], value: str) -> Change | str:
-    factor = _factor(value) if value else _HALF
-    if factor is None:
+    given = _factor(value) if value else (_HALF, None)
+    if given is None:
         return "say how much larger the batch is: batch=x2, or batch=64:8 for 64 in the place of the recorded 8"
     if not program.steps:
         return "nothing was recorded in steps"
     if not value and _is_single(program):
         return "the batch is a single sample"
-    evaluation = not value and program.peak_in_evaluation
+    factor, size = given
+    evaluation = program.peak_in_evaluation if not value else size in program.evaluation_batches
     edited = scaled(program, blocks, factor, evaluation=evaluation)
     peaks = [program.replay(one)[0] for one in (edited, scaled(program, blocks, factor, True, evaluation))]
     if max(peaks) - min(peaks) >= _LEAST * program.peak:

@@ -93,6 +93,18 @@ def _again(call: _Call, backward: Sequence[Block], gone: set[int], is_one_of_sev
     return made
 
 
+def _without_saved(program: Program, call: _Call, gone: set[int]) -> list[Block]:
+    """What the call becomes where no backward pass asks for it, as in an evaluation whose graph is kept. What it
+    replaces is added to gone."""
+    lasting = [block for block in call.blocks if block.end > call.end]
+    # What the last graph of a run keeps is a temporary, for no other forward followed.
+    are_saved = call.blocks[0].step in program.unrun
+    # The last one is the output.
+    saved = [block for block in lasting[:-1] if block.category == "activation" or are_saved]
+    gone.update(map(id, saved))
+    return [block.ending(call.end) for block in saved]
+
+
 def edited(program: Program, blocks: list[Block], modules: Sequence[str]) -> list[Block]:
     """The blocks with calls of these modules checkpointed, none of which is inside another one."""
     gone: set[int] = set()
@@ -109,9 +121,11 @@ def edited(program: Program, blocks: list[Block], modules: Sequence[str]) -> lis
         several = Counter(call.blocks[0].step for call in calls)
         for call in calls:
             step = call.blocks[0].step
-            if program.is_before_backward(call.blocks[0]):  # else nothing of it is made again
+            if program.is_before_backward(call.blocks[0]):
                 mine = [block for block in backward if block.step == step]
                 made += _again(call, mine, gone, several[step] > 1)
+            else:
+                made += _without_saved(program, call, gone)
     return [block for block in blocks if id(block) not in gone] + made
 
 

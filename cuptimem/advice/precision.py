@@ -25,15 +25,16 @@ def _makes_module(frame: Frame, called: frozenset[str]) -> bool:
     return name == "__init__" and (frame.is_plumbing or not called or owner.rpartition(".")[2] in called)
 
 
-def _made_at(stack: Stack, called: frozenset[str]) -> Frame | None:
-    """The user's line that makes the whole model: the one that moves it, or the outermost that makes a module."""
+def _made_at(stack: Stack, called: frozenset[str], models: Sequence[Frame]) -> Frame | None:
+    """The user's line that makes the whole model: the one that moves it, or the outermost that makes a module. Where a
+    library moves it, that of the only model of transformers."""
     users = user_frame(stack)
     if users is not None and (".to(" in users.text or ".cuda(" in users.text):
         return users
     for outer, inner in zip(stack[:0:-1], stack[-2::-1], strict=True):
         if not outer.is_library and _makes_module(inner, called):
             return outer
-    return users
+    return models[0] if len(models) == 1 else users
 
 
 def _halved(program: Program, blocks: list[Block], of: str) -> list[Block]:
@@ -162,7 +163,8 @@ def _model_line(program: Program, blocks: list[Block]) -> Frame | None:
         return bool(one.of.modules), not one.alive(program.at), -one.bytes
 
     largest = min(of_category(blocks, "parameter"), key=rank, default=None)
-    return _made_at(largest.of.stack, program.called) if largest is not None else None
+    models = (program.beside or program).models
+    return _made_at(largest.of.stack, program.called, models) if largest is not None else None
 
 
 def half_model(program: Program, blocks: list[Block], value: str) -> Change | str:

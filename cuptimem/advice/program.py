@@ -281,6 +281,16 @@ class Program:
         """In a batch, as the first dimension of the most bytes of the steps' inputs has it; 0: no shapes are known."""
         return self._samples(one for one in of_category(self.blocks, "input") if not self.evaluates(one))
 
+    @cached_property
+    def evaluation_batches(self) -> frozenset[int]:
+        """Samples in the batches of evaluations, by loop, which those of the steps have not. Only readers know."""
+        of, inputs = self.beside or self, defaultdict[str, list[Block]](list)
+        loops = {one.step: one.loop for one in of.stretches}
+        for block in of_category(of.blocks, "input"):
+            if of.evaluates(block):
+                inputs[loops.get(block.step, "")].append(block)
+        return frozenset(of._samples(made) for made in inputs.values()) - {0, of.samples}
+
     def evaluates(self, block: Block) -> bool:
         """Whether an evaluation makes it."""
         return block.step in self.evaluated or block.of.stack in self.evaluating

@@ -277,6 +277,22 @@ def test_evaluation_has_a_batch_of_its_own() -> None:
     assert one.replay(change.blocks)[0] == 4500
 
 
+def test_the_size_that_is_replaced_says_whose_batch_it_is() -> None:
+    """Of an evaluation, where the steps have another one and readers know of both."""
+    made = with_evaluation(9000)
+    inputs = [
+        (100 * i + 5, 100 * i + 6, 8, i, contributor("other", "input", Frame("train.py", "load", i))) for i in range(3)
+    ]
+    rows = [*inputs, *((b.birth // GAP, b.end // GAP, b.bytes, b.step, b.of) for b in made.blocks)]
+    one = program(*sorted(rows, key=lambda row: row[0]))
+    one.stretches = made.stretches
+    shapes = zip(inputs, (64, 64, 100), strict=True)
+    one.read = {row[0] * GAP: SimpleNamespace(shape=(samples, 2)) for row, samples in shapes}  # type: ignore[misc]
+    assert one.evaluation_batches == {100}
+    assert peaks(batches.batch, one, "50:100") == (9000, 4500)
+    assert peaks(batches.batch, one, "32:64") == (9000, 9000)
+
+
 def test_a_smaller_batch_ends_where_evaluation_begins() -> None:
     one = with_evaluation(3000)
     change = batches.accumulate(one, one.blocks, "")
@@ -664,6 +680,35 @@ def test_other_layers_of_the_size_of_attentions_weights() -> None:
     assert peaks(attention.fused_attention, program(*rows)) == (21500, 9500)
 
 
+def test_lines_of_pytorch_between_a_product_and_its_operator() -> None:
+    """torch.einsum, and what torch has in the place of an operator."""
+    within = Frame(f"{TORCH}/_native/registry.py", "call", 958, text="return kernel(*args)")
+    for line, is_found in (("scores = torch.einsum(form, q, k)", True), ("scores = self.score(q, k)", False)):
+        scores = contributor("forward", "temporary", within, Frame("train.py", "forward", 3, text=line))
+        weights = contributor("forward", "activation", saved_by="SoftmaxBackward0")
+        backward = [
+            replace(contributor("backward", "temporary"), operator=node)
+            for node in ("BmmBackward0", "SoftmaxBackward0")
+        ]
+        one = program(
+            (10, 12, 4000, 0, scores), (11, 80, 4000, 0, weights), *((60, 70, 4000, 0, made) for made in backward)
+        )
+        assert isinstance(attention.fused_attention(one, one.blocks, ""), Change) is is_found
+
+
+def test_a_checkpoint_saves_nothing_in_an_evaluation_that_has_a_graph() -> None:
+    """But for the output of each call; the last graph's blocks have no category that says so."""
+    blocks = [
+        (10 * i + 5 * j, 95, 100, 0, replace(contributor("forward", category), qualified=f"net.{i}"))
+        for i, category in ((1, "activation"), (3, "temporary"))
+        for j in range(3)
+    ]
+    one = program(*blocks)
+    assert peaks(checkpoint.checkpoint, one, "net.*")[1] == 600 - 2 * 100  # of net.1 alone
+    one.stretches = [replace(one.stretches[0], nodes_made=8, nodes_run=0), *one.stretches[1:]]
+    assert peaks(checkpoint.checkpoint, one, "net.*")[1] == 100 + 300  # the output of net.1, and net.3 as it is called
+
+
 def test_a_graph_that_no_backward_pass_runs() -> None:
     change = no_grad.no_grad(graph(0), graph(0).blocks, "")
     assert not isinstance(change, str)
@@ -815,6 +860,13 @@ def test_the_line_of_a_model_is_the_one_that_moves_it() -> None:
         change = precision.half_model(one, one.blocks, "")
         assert not isinstance(change, str) and change.frame is not None and change.frame.line == line
     parameter: Row = (1, -1, 4096, -1, contributor("other", "parameter", linear, inside))
+    # A library moves it: where its model is made, as far as that is known.
+    moved = Frame(f"{TORCH}/nn/modules/module.py", "Module.to", 3), Frame("train.py", "main", 5, text="Trainer(model)")
+    one, model = program((1, -1, 4096, -1, contributor("other", "parameter", *moved))), Frame("train.py", "main", 2)
+    for models, place in (((), moved[1]), ((model,), model), ((model, moved[1]), moved[1])):
+        one.models = models
+        change = precision.half_model(one, one.blocks, "")
+        assert not isinstance(change, str) and change.frame == place
     lazy: Row = (2, -1, 9000, 0, contributor("forward", "parameter", *layer("Lazy", "empty", 1)))
     one = program(parameter, lazy)
     change = precision.half_model(one, one.blocks, "")
