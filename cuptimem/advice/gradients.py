@@ -8,6 +8,7 @@ from cuptimem.advice.technique import Change, Technique
 
 _LATE = "optimizer.zero_grad() right behind this line, not before the next backward pass", "none"
 _TO_NONE = "optimizer.zero_grad(set_to_none=True) right behind this line, in the place of what zeroes them", "none"
+_AT_ZEROS = "zero_grad() without set_to_none=False, right behind optimizer.step()", "none"  # at the line that zeroes
 _ENOUGH = 0.9  # of the gradients' bytes must be found again in a later step
 
 
@@ -108,6 +109,9 @@ def set_to_none(program: Program, blocks: list[Block], value: str) -> Change | s
             edited.append(block.ending(end if end is not None else program.steps[0].begin))
         else:
             edited.append(made.get(id(block), block))
+    lines = (program.beside or program).zeroing
+    if len(lines) == 1:
+        return Change(edited, lines[0], *_AT_ZEROS)
     return Change(edited, program.optimizer_frames[0], *_TO_NONE)
 
 

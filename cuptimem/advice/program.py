@@ -119,6 +119,7 @@ class Program:
         self.trainers = readers.trainers if readers is not None else {}
         self.sources = readers.sources if readers is not None else {}
         self.models = readers.models if readers is not None else ()
+        self.zeroing = readers.zeroing if readers is not None else ()
         self._stacks: dict[int, Stack] = {}  # by identity of a contributor
         self.beside: Program | None = None  # the same program as a run with readers has it
         self.read, self.scratch = readers.lives(self.blocks) if readers is not None else ({}, {})  # by birth

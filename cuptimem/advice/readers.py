@@ -264,6 +264,7 @@ class Readers:
         self.models = tuple(
             Frame(*line) for line in self._log.get("models", ())
         )  # of transformers: where they are made
+        self.zeroing = tuple(Frame(*line) for line in self._log.get("zeroing", ()))  # zero_grad(set_to_none=False)
         # By name: where the program makes its settings, or the trainer itself.
         self.trainers = {name: Frame(*line) for name, line in self._log.get("trainers", {}).items()}
         self._retained = [None if line is None else Frame(*line) for line in self._log.get("retained", ())]

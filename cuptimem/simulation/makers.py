@@ -1,5 +1,5 @@
-"""Where the program makes its optimizers and DataLoaders, models of transformers, and the settings of a trainer: there,
-others are written in their place."""
+"""Where the program makes its optimizers and DataLoaders, models of transformers, and the settings of a trainer, and
+where it asks for gradients of zeros: there, others are written in their place."""
 
 import functools
 import sys
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 from torch.optim.optimizer import Optimizer
 from torch.utils.data import DataLoader
 
@@ -30,12 +31,15 @@ class Makers:
         self._of_data: dict[int, Line] = {}  # of a dataset, by id: its DataLoader's
         self._trainers: dict[str, set[Line]] = {}
         self._models: set[Line] = set()
+        self._zeroing: set[Line] = set()
 
     def start(self) -> None:
         """Before the program's first line."""
         for made in (Optimizer, DataLoader):
             patch(made, "__init__", self._noting)
         patch(DataLoader, "__iter__", self._iterating)
+        for zeroed in (Optimizer, nn.Module):
+            patch(zeroed, "zero_grad", self._noting_zeros)
         note_trainers(self._trainers)
         if (library := sys.modules.get("transformers.modeling_utils")) is not None:
             patch(library.PreTrainedModel, "__init__", self._noting_model)
@@ -44,6 +48,11 @@ class Makers:
     def models(self) -> list[Line]:
         """That make models of transformers, which have such models in them."""
         return sorted(self._models)
+
+    @property
+    def zeroing(self) -> list[Line]:
+        """That call zero_grad(set_to_none=False)."""
+        return sorted(self._zeroing)
 
     @property
     def trainers(self) -> dict[str, Line]:
@@ -82,6 +91,15 @@ class Makers:
             original(this, *arguments, **keywords)
 
         return init
+
+    def _noting_zeros(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def zero_grad(this: Any, set_to_none: bool = True) -> None:
+            if not set_to_none and (line := maker(this)) is not None:
+                self._zeroing.add(line)
+            original(this, set_to_none=set_to_none)
+
+        return zero_grad
 
     def _iterating(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -146,7 +164,7 @@ def _patch_makers(trainer: Trainer, make: Callable[[Any], Any]) -> None:
 
 
 def maker(made: Any) -> Line | None:
-    """The program's line that makes an object, outside of the object's own methods."""
+    """The program's line that makes an object, or calls it, outside of the object's own methods."""
     frame = sys._getframe(2)
     while frame is not None:
         code = frame.f_code

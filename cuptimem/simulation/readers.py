@@ -127,7 +127,7 @@ class Readers:
                 for out, within in self._places
             ]
             made: dict[str, Any] = {"optimizers": self._steppers, "loaders": self._makers.loaders}
-            made["models"] = self._makers.models
+            made |= {"models": self._makers.models, "zeroing": self._makers.zeroing}
             made["retained"] = [None if number in self._needed else line for line, number in self._retained.items()]
             made |= {"trainers": self._makers.trainers, "sources": {one: source(one) for one in self._files}}
             made |= {"begins": self._begins, "blocks": self._blocks, "places": places, "threads": _threads()}

@@ -36,8 +36,6 @@ class SetToNone(Change):
 
     def _drop(self, optimizer: Optimizer, *_: object) -> None:
         mine = [one for group in optimizer.param_groups for one in group["params"] if id(one) in self._zeroed]
-        if mine:
-            self.saw(sum(one.numel() for one in mine))
         for one in mine:
             one.grad = None
 
@@ -46,7 +44,10 @@ class SetToNone(Change):
             if not set_to_none:
                 self.applied += 1
                 groups = this.param_groups if isinstance(this, Optimizer) else [{"params": this.parameters()}]
-                self._zeroed.update(id(one) for group in groups for one in group["params"])
+                parameters = [one for group in groups for one in group["params"]]
+                self._zeroed.update(map(id, parameters))
+                self.write = "zero_grad() without set_to_none=False, right behind optimizer.step()"
+                self.saw(sum(one.numel() for one in parameters))
             original(this, set_to_none=True)
 
         return zero_grad

@@ -16,7 +16,7 @@ from torch.utils import _pytree
 from cuptimem.simulation.changes import calls, stepping
 from cuptimem.simulation.changes.change import Change, patch
 from cuptimem.simulation.makers import before_trainer, maker
-from cuptimem.simulation.places import all_places, is_programs
+from cuptimem.simulation.places import Place, all_places, call_place, is_programs
 from cuptimem.trainer_settings import Trainer, trainer_of
 
 _CALLS = ";calls="  # behind the value: which calls of models are of training, by where they are, as JSON
@@ -45,6 +45,7 @@ class Autocast(Change):
         self._called_now: set[str] = set()  # since the last step
         self._steps = 0
         self._call = ""  # that is under way
+        self._of_call: dict[str, Place] = {}  # where the context began with it
         self._line = self._opened = ""  # the program's: of that call, and of that with which the context began
 
     def install(self) -> None:
@@ -57,6 +58,12 @@ class Autocast(Change):
         before_trainer("lightning", self._lightning_made)
         if (accelerator := getattr(sys.modules.get("accelerate"), "Accelerator", None)) is not None:
             patch(accelerator, "__init__", self._accelerating)
+
+    @property
+    def place(self) -> Place | None:
+        """Of those through which gradients went, if there are any."""
+        learnt = {self._of_call[call] for call in self._learnt & self._of_call.keys()} or self._weights.keys()
+        return max(learnt, key=lambda one: self._weights.get(one, 0), default=None)
 
     def finish(self) -> None:
         if self._known is not None or not self._learns or not self._steps:
@@ -154,6 +161,8 @@ class Autocast(Change):
         dtype = torch.bfloat16 if self.value == "bf16" else torch.float16
         self.write = f"with torch.autocast({self.device!r}, dtype={dtype}): around forward and loss"
         self.saw(self._until.given)
+        if (place := call_place(sys._getframe(1))) is not None:
+            self._of_call[self._call] = place
         context: AbstractContextManager[Any] = torch.autocast(self.device, dtype)
         return context
 

@@ -56,6 +56,15 @@ with torch.no_grad():
     list(held_out)
 for one in [*loaders, prepared]:
     list(one), list(one)
+
+class Zeroed(torch.optim.SGD):
+    def clear(self):
+        self.zero_grad(False)
+
+zeroed = Zeroed(net.parameters())
+zeroed.clear()  # zeros
+zeroed.zero_grad()
+net.zero_grad(set_to_none=True)
 """
 DRIVER = """
 import json, runpy, sys
@@ -63,7 +72,7 @@ from cuptimem.simulation.makers import Makers
 makers = Makers()
 makers.start()
 made = runpy.run_path(sys.argv[1])
-print(json.dumps([[makers.line_of(one) for one in made["optimizers"]], makers.loaders]))
+print(json.dumps([[makers.line_of(one) for one in made["optimizers"]], makers.loaders, makers.zeroing]))
 """
 
 
@@ -74,7 +83,8 @@ def test_lines(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DRIVER, path], env=clean_environment(), capture_output=True, text=True, check=True
     )
-    optimizers, loaders = json.loads(done.stdout)
+    optimizers, loaders, zeroing = json.loads(done.stdout)
+    assert zeroing == [[str(path), "<module>", lines["zeros"]]]
     assert optimizers == [[str(path), "<module>", lines["own"]], [str(path), "build", lines["a factory"]]]
     assert loaders == [
         [4, [str(path), "<module>", lines["batches"]]],

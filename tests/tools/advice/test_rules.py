@@ -528,19 +528,23 @@ def test_an_optimizer_whose_step_makes_no_block(tmp_path: Path) -> None:
     busy = (110, 120, 3000, 1, contributor("forward", "activation"))
     one = program(*rows, busy)
     assert "the recording does not say where its optimizer steps" in str(gradients.set_to_none(one, one.blocks, ""))
-    for lines, found in (
-        ([5], True),
-        ([5, 6], False),
+    for lines, found, zeroing, place in (
+        ([5], True, [], 5),
+        ([5], True, [3], 3),  # where they are zeroed
+        ([5], True, [3, 4], 5),
+        ([5, 6], False, [3], 0),
     ):
         log = tmp_path / "readers.json"
         seen = [{"steps": ("train.py", "main", line), "made": None} for line in lines]
-        log.write_text(json.dumps({"begins": [], "blocks": [], "places": [], "optimizers": seen, "loaders": []}))
+        made = {"optimizers": seen, "loaders": [], "zeroing": [("train.py", "main", line) for line in zeroing]}
+        log.write_text(json.dumps({"begins": [], "blocks": [], "places": [], **made}))
         one = program(*rows, busy)
         one.beside = program(*rows, busy, readers=Readers(None, log))
         change = gradients.set_to_none(one, one.blocks, "")
         assert isinstance(change, str) is not found
         if not isinstance(change, str):
-            assert (one.peak, one.replay(change.blocks)[0], change.frame) == (4000, 3000, Frame("train.py", "main", 5))
+            assert (one.peak, one.replay(change.blocks)[0]) == (4000, 3000)
+            assert change.frame == Frame("train.py", "main", place)
 
 
 def test_the_optimizer_and_the_model_at_the_peak_are_named() -> None:
