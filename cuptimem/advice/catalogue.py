@@ -16,6 +16,7 @@ from cuptimem.advice.precision import HALF_MODEL, SINGLE_PRECISION
 from cuptimem.advice.release import RELEASE
 from cuptimem.advice.retained import RETAIN_GRAPH
 from cuptimem.advice.saved import OFFLOAD
+from cuptimem.advice.snapshots import HOST_SNAPSHOT
 from cuptimem.advice.technique import Technique
 
 TECHNIQUES: tuple[Technique, ...] = (
@@ -25,6 +26,7 @@ TECHNIQUES: tuple[Technique, ...] = (
     RETAIN_GRAPH,
     KEEP_EVALUATION,
     LOAD_LATE,
+    HOST_SNAPSHOT,
     EXPAND,
     COLLECT,
     RELEASE,

@@ -52,7 +52,7 @@ class Readers:
         self._here: Place = ()
         self._files: set[str] = set()  # of the program, in which it called operators
         self._since = 0  # the operator with which the program came to this place
-        self._objects: dict[int, tuple[Any, dict[str, Any]]] = {}  # by id of a tensor
+        self._objects: dict[int, tuple[Any, dict[str, Any], int]] = {}  # by id of a tensor; the last: its block
         self._of_block: dict[int, set[int]] = defaultdict(set)  # ids of its tensors
         self._modules = Modules()
         self._casts = Casts()
@@ -147,7 +147,7 @@ class Readers:
             name, _, frame, _ = found.pop()
             let_go(frame, name)
         variables = sys.modules["__main__"].__dict__
-        for reference, record in list(self._objects.values()):
+        for reference, record, _ in list(self._objects.values()):
             name = record["dead"]["name"] if record["dead"] is not None else ""
             if name in variables and variables[name] is reference():
                 del variables[name]
@@ -285,7 +285,10 @@ class Readers:
         key = id(tensor)
         known = self._objects.get(key)
         if known is not None and known[0]() is tensor:
-            return
+            if known[2] == index:
+                return
+            known[1]["gone"] = now  # it got another storage, as copy.deepcopy() gives its copies
+            self._of_block[known[2]].discard(key)
         record: dict[str, Any] = {"made": now, "gone": None, "dead": None}
         self._blocks[index]["objects"].append(record)
 
@@ -301,7 +304,7 @@ class Readers:
             if record["dead"] is not None:
                 self._releasing.append((record, index))
 
-        self._objects[key] = weakref.ref(tensor, gone), record
+        self._objects[key] = weakref.ref(tensor, gone), record, index
         self._of_block[index].add(key)
 
     def _cast(self, tensor: Any) -> dict[str, Any] | None:

@@ -77,14 +77,22 @@ def without_graph(text: str, lines: Iterable[int]) -> str:
 
 
 def without_gradients(text: str, line: int) -> str:
-    """Raises ValueError for a line that does not call a step."""
+    """line: a step's, or that of the zero_grad() which is to be behind the steps of its optimizer.
+
+    Raises ValueError for a line that calls neither, or an optimizer that steps nowhere by this name."""
+    steps: dict[int, str] = {}  # the optimizer, by line
+    zeroed = ""
     for node in ast.walk(ast.parse(text)):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.lineno == line):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
         if node.func.attr == "step":
-            optimizer = ast.unparse(node.args[0] if node.args else node.func.value)  # of a scaler its argument
-            return _behind(text, [(f"{optimizer}.zero_grad(set_to_none=True)", line)])
-    raise ValueError(f"line {line} calls no step")
+            steps[node.lineno] = ast.unparse(node.args[0] if node.args else node.func.value)  # of a scaler its argument
+        elif node.func.attr == "zero_grad" and node.lineno == line:
+            zeroed = ast.unparse(node.func.value)
+    places = [(f"{of}.zero_grad(set_to_none=True)", at) for at, of in steps.items() if line == at or of == zeroed]
+    if not places:
+        raise ValueError(f"line {line} calls no step, and zero_grad of no optimizer that steps")
+    return _behind(text, places)
 
 
 def texts(program: suite.Program, said: dict[str, Any]) -> dict[str, str]:

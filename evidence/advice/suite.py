@@ -43,6 +43,7 @@ FREE = frozenset(
 TRADE = frozenset(
     {
         "in_place",
+        "host_snapshot",
         "freeze",
         "checkpoint",
         "autocast",

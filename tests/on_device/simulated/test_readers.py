@@ -30,7 +30,7 @@ for case, changes in cases.items():
     adviser = Adviser(plain, None, readers)
     advised = adviser.advise()
     for one in advised.proposals:
-        if one.free or one.technique in ("in_place", "no_grad", "load_late"):
+        if one.free or one.technique in ("in_place", "no_grad", "load_late", "host_snapshot"):
             mine[one.technique] = {"bytes": one.bytes, "line": one.frame.line, "cost": one.cost, "free": one.free}
     for change in changes:
         mine[f"{change} by hand"] = server.run([*words, "--hand", change], steps=steps).peak_bytes
@@ -83,6 +83,7 @@ CASES: Mapping[str, Mapping[str, str]] = {
     "needed": {},
     "records": {"release": "x = batch.mixed[:, :64].contiguous()"},
     "inside": {"no_grad": "goal = self.taught(x).mean(1)"},
+    "snapshot": {"host_snapshot": "if by_hand else copy.deepcopy(weights)"},
     "mapped": {"load_late": 'data = torch.randn(4 * ROWS, 64, device="cpu" if by_hand else DEVICE)'},
 }
 # A change that the steps of a try do not show to be wrong: not proposed, or with care.

@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 import torch
 
-from cuptimem.advice import attention, batches, copies, data, edits, in_place, no_grad, optimizers, precision, release
+from cuptimem.advice import (
+    attention,
+    batches,
+    copies,
+    data,
+    edits,
+    in_place,
+    no_grad,
+    optimizers,
+    precision,
+    release,
+    snapshots,
+)
 from cuptimem.advice import saved as of_backward
 from cuptimem.advice.program import GAP, Program
 from cuptimem.advice.readers import Readers, Variable
@@ -334,6 +346,44 @@ def test_data_of_which_steps_read_parts(tmp_path: Path, reads: list[tuple[str, i
         assert "no data of several steps" in str(change)
     else:
         assert isinstance(change, Change) and sum(block.bytes for block in change.blocks) == 200 + stays
+
+
+COPY, CLONE, SET = "aten.copy_.default", "aten.clone.default", "aten.set_.source_Storage"
+
+
+@pytest.mark.parametrize(
+    ("operator", "reads", "number", "saved"),
+    [
+        (CLONE, [], 9, 100),
+        (CLONE, [(20, COPY, "", 10)], 9, 100),  # it is loaded again
+        (CLONE, [(20, "aten._foreach_lerp_.Scalar", "", 10)], 9, None),  # an average
+        (SET, [(3, COPY, "", 9), (20, COPY, "", 10)], 9, 100),
+        (SET, [(3, COPY, "", 8)], 9, None),  # of what lasts nothing was read then
+        (SET, [], 9, None),
+    ],
+)
+def test_copies_of_weights_that_wait_to_be_loaded(
+    tmp_path: Path, operator: str, reads: list[Any], number: int, saved: int | None
+) -> None:
+    weight = {"begin": 1, "last": 90, "category": "parameter", "reads": [(3, COPY, "", number)], "objects": [held(89)]}
+    source = {"inputs": [0]} if operator == CLONE else {}
+    copied = {"begin": 2, "last": 80, "operator": operator, "reads": reads, "objects": [held(79)], **source}
+    one = program(tmp_path, weight, {**copied, "category": "kept"})
+    change = snapshots.host_snapshot(one, one.blocks, "")
+    assert (None if isinstance(change, str) else one.peak - peak(one, change)) == saved
+
+
+def test_copies_of_one_line_go_together(tmp_path: Path) -> None:
+    """Weights that a library has joined are not known; where most are none, the line copies something else."""
+    weight = {"begin": 1, "last": 90, "category": "parameter", "objects": [held(89)]}
+    known = {"begin": 2, "last": 80, "operator": CLONE, "inputs": [0], "objects": [held(79)], "category": "kept"}
+    other = {**known, "begin": 3, "inputs": []}
+    one = program(tmp_path, weight, known, other)
+    change = snapshots.host_snapshot(one, one.blocks, "")
+    assert (one.peak, peak(one, change)) == (300, 100)
+    assert isinstance(change, Change) and change.cost.startswith("care: ")
+    one = program(tmp_path, weight, known, other, {**other, "begin": 4})
+    assert isinstance(snapshots.host_snapshot(one, one.blocks, ""), str)
 
 
 @pytest.mark.parametrize(("source", "index", "early"), [(0, 1, 0), (1, 0, 1)])

@@ -2,6 +2,7 @@
 looks like it, where the change would be wrong."""
 
 import argparse
+import copy
 import io
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -284,6 +285,25 @@ def mapped(by_hand):
         show(torch.func.vmap(torch.func.grad(error), in_dims=(0, None))(weights, x))
 
 
+def snapshot(by_hand):
+    """Weights of an earlier step, which are loaded again; a mean of all of them, which the device computes with."""
+    model = nn.Sequential(nn.Linear(256, 2048), nn.Tanh(), nn.Linear(2048, 256)).to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    mean = {name: value.clone() for name, value in model.state_dict().items()}
+    for step in range(3):
+        if step == 1:
+            weights = model.state_dict()
+            kept = {name: value.cpu() for name, value in weights.items()} if by_hand else copy.deepcopy(weights)
+        loss = model(torch.randn(64, 256, device=DEVICE)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        for name, value in model.state_dict().items():
+            mean[name].lerp_(value, 0.1)
+    model.load_state_dict(kept)
+    show(loss.detach())
+
+
 CASES = {
     function.__name__: function
     for function in (
@@ -303,6 +323,7 @@ CASES = {
         records,
         inside,
         mapped,
+        snapshot,
     )
 }
 
