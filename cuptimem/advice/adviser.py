@@ -11,6 +11,7 @@ from cuptimem.advice.release import RELEASE
 from cuptimem.advice.retained import RETAIN_GRAPH
 from cuptimem.advice.technique import Change, Technique, worst
 from cuptimem.advice.trainers import in_settings
+from cuptimem.advice.views import CLONE_VIEW
 from cuptimem.errors import Error
 from cuptimem.report.advice import Advice, Estimate, Proposal, Rejected
 from cuptimem.report.leaks_at_peak import at_peak
@@ -118,6 +119,11 @@ class Adviser:
     def retained(self) -> tuple[Frame, ...]:
         """The lines that the proposal of `retain_graph` names."""
         change = self._of_readers(RETAIN_GRAPH)
+        return change.lines if change is not None else ()
+
+    def cloned(self) -> tuple[Frame, ...]:
+        """The lines that the proposal of `clone_view` names."""
+        change = self._of_readers(CLONE_VIEW)
         return change.lines if change is not None else ()
 
     def checkpointed(self) -> str:

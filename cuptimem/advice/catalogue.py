@@ -18,6 +18,7 @@ from cuptimem.advice.retained import RETAIN_GRAPH
 from cuptimem.advice.saved import OFFLOAD
 from cuptimem.advice.snapshots import HOST_SNAPSHOT
 from cuptimem.advice.technique import Technique
+from cuptimem.advice.views import CLONE_VIEW
 
 TECHNIQUES: tuple[Technique, ...] = (
     ZERO_GRAD_LATE,
@@ -28,6 +29,7 @@ TECHNIQUES: tuple[Technique, ...] = (
     LOAD_LATE,
     HOST_SNAPSHOT,
     EXPAND,
+    CLONE_VIEW,
     COLLECT,
     RELEASE,
     IN_PLACE,

@@ -50,12 +50,23 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A tensor of Python's, from `made` to `gone`. variable: the only one that still holds it, from `unread` on."""
+    """A tensor of Python's, from `made` to `gone`. variable: the only one that still holds it, from `unread` on. bytes:
+    of a view of half of the block or less, which is large; None: of another tensor."""
 
     made: int
     gone: int
     variable: Variable | None = None
     unread: int = FOREVER
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Views of so many bytes, of a large block, that one line of the program takes in so many calls."""
+
+    bytes: int
+    line: Frame
+    calls: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +202,7 @@ class Life:
     casts: tuple[Cast, ...]
     narrowed: Narrowed | None
     next: int
+    parts: tuple[Part, ...] = ()
 
     @property
     def last_read(self) -> int:
@@ -375,9 +387,9 @@ def _place(row: dict[str, Any]) -> _Place:
 def _held(row: dict[str, Any]) -> Held:
     dead, between = row["dead"], (_position(row["made"]), _position(row["gone"]))
     if dead is None:
-        return Held(*between)
+        return Held(*between, bytes=row.get("bytes"))
     variable = Variable(dead["name"], dead["file"], dead["function"], dead["line"], dead["statement"])
-    return Held(*between, variable, _position(dead["from"]))
+    return Held(*between, variable, _position(dead["from"]), row.get("bytes"))
 
 
 def _life(
@@ -425,4 +437,5 @@ def _life(
         casts,
         narrowed,
         behind(row["number"] + 1),
+        tuple(Part(size, Frame(*line), calls) for size, line, calls in row.get("parts", ())),
     )

@@ -205,8 +205,8 @@ def operators_in_place(trace: str, readers: str) -> tuple[tuple[str, int, str, s
 
 
 def places(trace: str, readers: str) -> dict[str, str]:
-    """What the advice names, for the tries: of `release` variables and lines by file, as JSON, of `no_grad` and
-    `retain_graph` lines by file, of `checkpoint` modules."""
+    """What the advice names, for the tries: of `release` variables and lines by file, as JSON, of `no_grad`,
+    `retain_graph` and `clone_view` lines by file, of `checkpoint` modules."""
     if read(readers) is None:
         return {}
     found = adviser(trace, readers)
@@ -215,6 +215,7 @@ def places(trace: str, readers: str) -> dict[str, str]:
         variables.setdefault(one.file, []).append((one.name, one.line))
     named = {"release": json.dumps(variables), "checkpoint": found.checkpointed()}
     named["retain_graph"] = json.dumps(_by_file(found.retained()))
+    named["clone_view"] = json.dumps(_by_file(found.cloned()))
     lines = _by_file(found.without_graph())
     return named | ({"no_grad": json.dumps(lines)} if lines else {})
 

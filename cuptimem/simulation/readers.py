@@ -38,6 +38,7 @@ _Reads = dict[int, tuple[int, bool]]  # by block: the bytes of the largest tenso
 
 _OURS = 2  # references to a value while they are counted: a variable's and an argument's
 _MEMBERS = 1 << 9  # of a list or dictionary, and of plain ones in it, that are looked at
+_LARGE = 1 << 20  # bytes of a block of which views are noted
 _PLAIN = (list, tuple, dict, OrderedDict)
 
 
@@ -205,9 +206,22 @@ class Readers:
                 if address in self._at:
                     self._extend(self._at[address], read)
                     self._follow(tensor, self._at[address], now)
+                    if address in inputs and not node and _is_part(tensor):
+                        self._take(tensor.nbytes, self._at[address], sys._getframe(1))
             self._ended = now
         finally:
             self._busy = False
+
+    def _take(self, size: int, index: int, frame: FrameType | None) -> None:
+        """A view of a part: where it is made, and how often."""
+        outside, within = _around_modules(frame)
+        parts = self._blocks[index].setdefault("parts", [])
+        for line in (within or outside)[:1]:
+            known = next((one for one in parts if one[:2] == [size, line]), None)
+            if known is None:
+                parts.append([size, line, 1])
+            else:
+                known[2] += 1
 
     def _extend(self, index: int, read: _Reads) -> None:
         """What is written into a block joins their graphs to its own, as of a sum of losses."""
@@ -290,6 +304,8 @@ class Readers:
             known[1]["gone"] = now  # it got another storage, as copy.deepcopy() gives its copies
             self._of_block[known[2]].discard(key)
         record: dict[str, Any] = {"made": now, "gone": None, "dead": None}
+        if _is_part(tensor):
+            record["bytes"] = tensor.nbytes
         self._blocks[index]["objects"].append(record)
 
         def gone(_: Any) -> None:
@@ -482,6 +498,12 @@ def _tensors(values: Any) -> list[Any]:
     if isinstance(values, list | tuple | dict):
         return [one for value in (values.values() if isinstance(values, dict) else values) for one in _tensors(value)]
     return []
+
+
+def _is_part(tensor: Any) -> bool:
+    """A view of half of a large block at most."""
+    size = int(tensor.untyped_storage().nbytes())
+    return size >= _LARGE and 2 * int(tensor.nbytes) <= size
 
 
 def _is_followed(tensor: Any) -> bool:

@@ -36,6 +36,7 @@ FREE = frozenset(
         "collect",
         "keep_evaluation",
         "expand",
+        "clone_view",
         "single_precision",
         "load_late",
     }

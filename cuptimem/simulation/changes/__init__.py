@@ -43,6 +43,7 @@ KINDS: dict[str, Kind] = {
         "frozen", "Freeze", cost="care: these steps neither train them nor read their gradients, later ones may"
     ),
     "release": Kind("release", "Release", is_free=True, of=""),
+    "clone_view": Kind("views", "CloneView", is_free=True, of=""),
     "in_place": Kind("activations", "InPlace", "names of modules such as features.*.act", "*", of=""),
     "fused_attention": Kind("attention", "FusedAttention", is_free=True, of=""),
     "fused": Kind("optimizers", "Fused", is_free=True, replaces="the optimizer's temporaries"),

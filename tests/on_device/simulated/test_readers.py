@@ -42,6 +42,9 @@ for case, changes in cases.items():
     if "retain_graph" in changes:
         values = advice_try.places(f"{case}.cmem", f"{case}.json")
         mine["retain_graph tried"] = server.run(words, "retain_graph", steps, values=values).peak_bytes
+    if "clone_view" in changes:
+        values = advice_try.places(f"{case}.cmem", f"{case}.json")
+        mine["clone_view tried"] = server.run(words, "clone_view", steps, values=values).peak_bytes
     if "in_place" in changes:
         operators = adviser.operators_in_place()
         mine["in_place tried"] = server.run(words, "in_place", steps, operators=operators).peak_bytes
@@ -84,6 +87,7 @@ CASES: Mapping[str, Mapping[str, str]] = {
     "records": {"release": "x = batch.mixed[:, :64].contiguous()"},
     "inside": {"no_grad": "goal = self.taught(x).mean(1)"},
     "snapshot": {"host_snapshot": "if by_hand else copy.deepcopy(weights)"},
+    "parts": {"clone_view": "kept.append(x[:, 0].clone() if by_hand else x[:, 0])"},
     "mapped": {"load_late": 'data = torch.randn(4 * ROWS, 64, device="cpu" if by_hand else DEVICE)'},
 }
 # A change that the steps of a try do not show to be wrong: not proposed, or with care.

@@ -21,6 +21,7 @@ from cuptimem.advice import (
     precision,
     release,
     snapshots,
+    views,
 )
 from cuptimem.advice import saved as of_backward
 from cuptimem.advice.program import GAP, Program
@@ -373,6 +374,39 @@ def test_copies_of_weights_that_wait_to_be_loaded(
     assert (None if isinstance(change, str) else one.peak - peak(one, change)) == saved
 
 
+@pytest.mark.parametrize(
+    ("held_until", "reads", "calls", "saved_until", "after"),
+    [
+        (12, [(40, "aten.cat.default", "", 30, 40)], 1, 0, 148),  # a name that was bound again
+        (79, [(40, "aten.cat.default", "", 30, 40)], 1, 0, 148),  # with the view: a name, until the next is made
+        (60, [(40, "aten.cat.default", "", 30, 40)], 1, 0, None),  # something holds all of it
+        (12, [(40, "aten.cat.default", "", 30, 400)], 1, 0, None),
+        (12, [(40, "aten.cat.default", "", 30)], 1, 0, None),  # all of it is read later
+        (12, [], 1, 0, None),  # what is kept is not known
+        (12, [(40, "aten.cat.default", "", 30, 40)], 6, 0, None),  # six of ten parts may be kept
+        (12, [(40, "aten.cat.default", "", 30, 40)], 1, 70, None),  # a graph has it
+    ],
+)
+def test_a_view_that_keeps_the_whole(
+    tmp_path: Path, held_until: int, reads: list[Any], calls: int, saved_until: int, after: int | None
+) -> None:
+    """Two tensors, of which a tenth is read later; the second one is there with what is left of the first."""
+    objects = [held(held_until), {**held(79), "bytes": 40}]
+    made = {"begin": 2, "last": 80, "bytes": 400, "objects": objects, "parts": [[40, ("train.py", "main", 5), calls]]}
+    kept = {**made, "reads": [(4, "aten.select.int", "", 3), *reads], "category": "kept"}
+    if saved_until:
+        kept["saved"] = [saved(3, None, saved_until)]
+    other = {"begin": 50, "last": 70, "category": "kept", "objects": [held(69)]}
+    one = program(tmp_path, {**kept}, {**other, "begin": 30, "last": 34, "objects": [held(33)], "bytes": 8}, other)
+    change = views.clone_view(one, one.blocks, "")
+    if after is None:
+        assert "no view" in str(change)
+    else:
+        assert isinstance(change, Change) and change.lines == (Frame("train.py", "main", 5),)
+        alive = sum(block.bytes for block in change.blocks if block.alive(55 * GAP))
+        assert alive == 512 + 100  # of an allocation at least that
+
+
 def test_copies_of_one_line_go_together(tmp_path: Path) -> None:
     """Weights that a library has joined are not known; where most are none, the line copies something else."""
     weight = {"begin": 1, "last": 90, "category": "parameter", "objects": [held(89)]}
@@ -482,7 +516,7 @@ def test_what_is_on_the_host_comes_back_for_each_node(tmp_path: Path) -> None:
     """As large as the view that was saved; one that is not contiguous is copied on its way."""
     size = 1024
     other = {"begin": 12, "last": 16, "bytes": size, "objects": [held(15)]}
-    for views, most in (
+    for taken, most in (
         ([{}], 2 * size),
         ([{"bytes": size // 2}], size // 2 + size),
         ([{}, {"bytes": size // 2}], 2 * size + size // 2),
@@ -491,7 +525,7 @@ def test_what_is_on_the_host_comes_back_for_each_node(tmp_path: Path) -> None:
     ):
         read = [[3, "aten.mul.Tensor", "", 1]]
         given = {"begin": 1, "last": 16, "bytes": size, "objects": [held(4)], "reads": read}
-        given["saved"] = [{**saved(1, 13, 15, "backward"), **view} for view in views]
+        given["saved"] = [{**saved(1, 13, 15, "backward"), **view} for view in taken]
         one = program(tmp_path, given, other)
         change = of_backward.offload(one, one.blocks, "")
         assert isinstance(change, Change) and change.blocks[0].end < one.blocks[1].birth

@@ -304,6 +304,16 @@ def snapshot(by_hand):
     show(loss.detach())
 
 
+def parts(by_hand):
+    """Of what each step makes, the program keeps one column: a view, which keeps all of it."""
+    layer, kept = nn.Linear(256, 256).to(DEVICE), []
+    with torch.no_grad():
+        for _ in range(6):
+            x = layer(torch.randn(ROWS, 256, device=DEVICE))
+            kept.append(x[:, 0].clone() if by_hand else x[:, 0])
+        show(torch.cat(kept))
+
+
 CASES = {
     function.__name__: function
     for function in (
@@ -324,6 +334,7 @@ CASES = {
         inside,
         mapped,
         snapshot,
+        parts,
     )
 }
 
