@@ -51,22 +51,26 @@ class Read:
 @dataclass(frozen=True, slots=True)
 class Held:
     """A tensor of Python's, from `made` to `gone`. variable: the only one that still holds it, from `unread` on. bytes:
-    of a view of half of the block or less, which is large; None: of another tensor."""
+    of a view of half of the block or less, which is large; None: of another tensor. seen: when a part was read last
+    while anything but a view held this one."""
 
     made: int
     gone: int
     variable: Variable | None = None
     unread: int = FOREVER
     bytes: int | None = None
+    seen: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Views of so many bytes, of a large block, that one line of the program takes in so many calls."""
+    """Views of so many bytes, of a large block, that one line of the program takes in so many calls. number: of the
+    first operator that did."""
 
     bytes: int
     line: Frame
     calls: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,9 +391,9 @@ def _place(row: dict[str, Any]) -> _Place:
 def _held(row: dict[str, Any]) -> Held:
     dead, between = row["dead"], (_position(row["made"]), _position(row["gone"]))
     if dead is None:
-        return Held(*between, bytes=row.get("bytes"))
+        return Held(*between, bytes=row.get("bytes"), seen=_position(row.get("seen", 0)))
     variable = Variable(dead["name"], dead["file"], dead["function"], dead["line"], dead["statement"])
-    return Held(*between, variable, _position(dead["from"]), row.get("bytes"))
+    return Held(*between, variable, _position(dead["from"]), row.get("bytes"), _position(row.get("seen", 0)))
 
 
 def _life(
@@ -437,5 +441,5 @@ def _life(
         casts,
         narrowed,
         behind(row["number"] + 1),
-        tuple(Part(size, Frame(*line), calls) for size, line, calls in row.get("parts", ())),
+        tuple(Part(size, Frame(*line), *others) for size, line, *others in row.get("parts", ())),
     )

@@ -1,5 +1,6 @@
 """clone_view: a small view that the program keeps, and with it the whole tensor."""
 
+import re
 from dataclasses import replace
 
 from cuptimem.advice.program import FOREVER, Block, Program, lines_of
@@ -8,6 +9,7 @@ from cuptimem.advice.technique import UNREAD, Change, Technique
 from cuptimem.report.stacks import Frame
 
 _HALF = 2
+_WRITES = re.compile(r"aten\.\w*_\.")
 
 
 def _whole(life: Life, following: int, size: int) -> int:
@@ -15,17 +17,22 @@ def _whole(life: Life, following: int, size: int) -> int:
     bound to the same name behind that."""
     reads = (one.at for one in life.reads if one.bytes is None or _HALF * one.bytes > size)
     views = {one.gone for one in life.held if one.bytes is not None}
-    held = [one.gone for one in life.held if one.bytes is None]
+    held = [one for one in life.held if one.bytes is None]
     # Where autograd has views, the whole tensor goes with the last one of them, whenever its name was bound again.
-    known = [following + 1 if gone in views else gone for gone in held]
+    known = [max(following + 1, one.seen) if one.gone in views else one.gone for one in held]
     return max((*reads, *known, *(one.gone for one in life.saved)))
 
 
 def _part(life: Life, until: int) -> Part | None:
-    """What alone is read behind that moment."""
+    """What alone is read behind that moment. A copy has nothing of what is written into the whole behind it, nor the
+    whole of what is written into the copy."""
     largest = max((one.bytes or 0 for one in life.reads if one.at > until), default=0)
     taken = (one for one in life.parts if one.bytes >= largest > 0)
-    return min(taken, key=lambda one: one.bytes, default=None)
+    part = min(taken, key=lambda one: one.bytes, default=None)
+    is_written = part is not None and any(
+        one.number > part.number and _WRITES.match(one.operator) for one in life.reads
+    )
+    return None if is_written else part
 
 
 def clone_view(program: Program, blocks: list[Block], value: str) -> Change | str:

@@ -73,6 +73,7 @@ class Readers:
 
     def start(self) -> None:
         """Before the program's first line."""
+        _of_one_view()
         self._hooks.__enter__()
         self._mode.__enter__()
         self._casts.start(self._cast)
@@ -178,6 +179,9 @@ class Readers:
                 if index is not None:
                     size, grad = read.get(index, (0, False))
                     read[index] = max(size, tensor.nbytes), grad or tensor.requires_grad
+            for index in read:
+                if "parts" in self._blocks[index]:
+                    self._see_whole(index, now)
             return now, read
         finally:
             self._busy = False
@@ -207,19 +211,31 @@ class Readers:
                     self._extend(self._at[address], read)
                     self._follow(tensor, self._at[address], now)
                     if address in inputs and not node and _is_part(tensor):
-                        self._take(tensor.nbytes, self._at[address], sys._getframe(1))
+                        self._take(tensor.nbytes, self._at[address], number, sys._getframe(1))
             self._ended = now
         finally:
             self._busy = False
 
-    def _take(self, size: int, index: int, frame: FrameType | None) -> None:
-        """A view of a part: where it is made, and how often."""
+    def _see_whole(self, index: int, now: int) -> None:
+        """Which tensors of the block anything but a view of it still holds."""
+        found = [self._objects[key] for key in self._of_block[index]]
+        bases = Counter(id(one._base) for reference, *_ in found if (one := reference()) is not None)
+        for reference, record, _ in found:
+            tensor = reference()
+            if tensor is None or "bytes" in record:
+                continue
+            views, (references, counted) = bases[id(tensor)], _of_one_view()
+            if sys.getrefcount(tensor) != references or tensor._use_count() != counted + views - 1:
+                record["seen"] = now
+
+    def _take(self, size: int, index: int, number: int, frame: FrameType | None) -> None:
+        """A view of a part: where it is made, how often, and by which operator first."""
         outside, within = _around_modules(frame)
         parts = self._blocks[index].setdefault("parts", [])
         for line in (within or outside)[:1]:
             known = next((one for one in parts if one[:2] == [size, line]), None)
             if known is None:
-                parts.append([size, line, 1])
+                parts.append([size, line, 1, number])
             else:
                 known[2] += 1
 
@@ -498,6 +514,19 @@ def _tensors(values: Any) -> list[Any]:
     if isinstance(values, list | tuple | dict):
         return [one for value in (values.values() if isinstance(values, dict) else values) for one in _tensors(value)]
     return []
+
+
+@functools.cache
+def _of_one_view() -> tuple[int, int]:
+    """The references to a tensor that one view holds and nothing else, which the variable here has, too: Python's, and
+    PyTorch's. Releases of PyTorch differ in these."""
+    made = torch.empty(2)
+    view, known = made[:1], weakref.ref(made)
+    del made
+    tensor: Any = known()
+    found = sys.getrefcount(tensor), tensor._use_count()
+    del view
+    return found
 
 
 def _is_part(tensor: Any) -> bool:

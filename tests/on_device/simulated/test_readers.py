@@ -87,6 +87,7 @@ CASES: Mapping[str, Mapping[str, str]] = {
     "records": {"release": "x = batch.mixed[:, :64].contiguous()"},
     "inside": {"no_grad": "goal = self.taught(x).mean(1)"},
     "snapshot": {"host_snapshot": "if by_hand else copy.deepcopy(weights)"},
+    "listed": {},
     "parts": {"clone_view": "kept.append(x[:, 0].clone() if by_hand else x[:, 0])"},
     "mapped": {"load_late": 'data = torch.randn(4 * ROWS, 64, device="cpu" if by_hand else DEVICE)'},
 }
@@ -97,6 +98,7 @@ WRONG = {
     "later": "in_place",
     "branch": "no_grad",
     "needed": "retain_graph",
+    "listed": "clone_view",
 }
 
 

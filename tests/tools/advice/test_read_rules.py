@@ -385,14 +385,21 @@ def test_copies_of_weights_that_wait_to_be_loaded(
         (12, [], 1, 0, None),  # what is kept is not known
         (12, [(40, "aten.cat.default", "", 30, 40)], 6, 0, None),  # six of ten parts may be kept
         (12, [(40, "aten.cat.default", "", 30, 40)], 1, 70, None),  # a graph has it
+        (12, [(8, "aten.mul_.Tensor", "", 20), (40, "aten.cat.default", "", 30, 40)], 1, 0, None),  # written behind
     ],
 )
 def test_a_view_that_keeps_the_whole(
     tmp_path: Path, held_until: int, reads: list[Any], calls: int, saved_until: int, after: int | None
 ) -> None:
     """Two tensors, of which a tenth is read later; the second one is there with what is left of the first."""
-    objects = [held(held_until), {**held(79), "bytes": 40}]
-    made = {"begin": 2, "last": 80, "bytes": 400, "objects": objects, "parts": [[40, ("train.py", "main", 5), calls]]}
+    objects = [held(held_until), {**held(79), "bytes": 40, "made": 5}]
+    made = {
+        "begin": 2,
+        "last": 80,
+        "bytes": 400,
+        "objects": objects,
+        "parts": [[40, ("train.py", "main", 5), calls, 3]],
+    }
     kept = {**made, "reads": [(4, "aten.select.int", "", 3), *reads], "category": "kept"}
     if saved_until:
         kept["saved"] = [saved(3, None, saved_until)]

@@ -314,6 +314,20 @@ def parts(by_hand):
         show(torch.cat(kept))
 
 
+def listed(by_hand):
+    """As in parts, and all of it is in another list; or is written behind that, which a copy would not have."""
+    layer, kept, whole = nn.Linear(256, 256).to(DEVICE), [], []
+    with torch.no_grad():
+        for _ in range(6):
+            whole.append(layer(torch.randn(ROWS, 256, device=DEVICE)))
+            kept.append(whole[-1][:, 0])
+        for _ in range(6):
+            x = layer(torch.randn(ROWS, 256, device=DEVICE))
+            kept.append(x[:, 0].clone() if by_hand else x[:, 0])
+            x.mul_(2)
+        show(torch.cat(kept))
+
+
 CASES = {
     function.__name__: function
     for function in (
@@ -335,6 +349,7 @@ CASES = {
         mapped,
         snapshot,
         parts,
+        listed,
     )
 }
 
