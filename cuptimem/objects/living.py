@@ -68,10 +68,12 @@ def no_collection() -> Iterator[object]:
     finally:
         with _lock:
             if user in _pausing:
-                _pausing.remove(user)
-                if _resume and not _pausing:
-                    _resume = False
-                    gc.enable()
+                try:
+                    _pausing.remove(user)
+                finally:
+                    if _resume and not _pausing:
+                        _resume = False
+                        gc.enable()
 
 
 def collect_instead(user: object, collect: Callable[[bool], bool]) -> None:

@@ -8,7 +8,6 @@ call. What runs here by itself (once a second, or when torch arrives) is hidden 
 from __future__ import annotations
 
 import contextlib
-import gc
 import sys
 from collections.abc import Iterator
 from types import CodeType, ModuleType
@@ -16,7 +15,7 @@ from typing import Any
 
 from cuptimem import _core, environ
 from cuptimem.errors import own
-from cuptimem.objects import slices
+from cuptimem.objects import living, slices
 from cuptimem.record import datasets, filling, live_nodes, role
 from cuptimem.record.late_import import ImportWatch
 
@@ -214,15 +213,12 @@ def _own_nodes() -> Iterator[list[tuple[int, int]]]:
     """The nodes that this thread makes inside are not the program's. Gives a list that holds, afterwards, how many
     creations and how many ends the hooks have seen."""
     seen: list[tuple[int, int]] = []
-    collecting = gc.isenabled()
-    gc.disable()  # a collection here would end nodes of the program unrecorded
-    _core.autograd_own_nodes(True)
-    try:
-        yield seen
-    finally:
-        seen.append(_core.autograd_own_nodes(False))
-        if collecting:
-            gc.enable()
+    with living.no_collection():  # one would end nodes of the program unrecorded
+        try:
+            _core.autograd_own_nodes(True)
+            yield seen
+        finally:
+            seen.append(_core.autograd_own_nodes(False))
 
 
 def calibrate(torch: ModuleType) -> str | None:
