@@ -128,7 +128,7 @@ class Adviser:
 
     def checkpointed(self) -> str:
         """The names of the modules that the proposal of `checkpoint` is about, "" for none."""
-        change = "" if isinstance(self._lived, str) else self._change(CHECKPOINT, self._lived.program)
+        change = "" if isinstance(self._lived, str) else self._change(CHECKPOINT, self._read or self._lived.program)
         return change.value if isinstance(change, Change) else ""
 
     def _recorded(self) -> tuple[Program, str]:

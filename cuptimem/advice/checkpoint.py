@@ -39,6 +39,12 @@ def _inner(block: Block, module: str) -> Stack:
     return block.of.stack[:last]
 
 
+def _is_called(block: Block, module: str) -> bool:
+    """Whether a call of the module itself made it: not one of its modules that another method calls."""
+    depth = (block.module or "").count(".") - module.count(".")
+    return len({frame.module_address for frame in block.of.stack if frame.module_address}) > depth
+
+
 def _begins_again(first: Block, block: Block, module: str) -> bool:
     """Whether a block is what a call of the module began with."""
     one, other = first.of, block.of
@@ -97,10 +103,14 @@ def _without_saved(program: Program, call: _Call, gone: set[int]) -> list[Block]
     """What the call becomes where no backward pass asks for it, as in an evaluation whose graph is kept. What it
     replaces is added to gone."""
     lasting = [block for block in call.blocks if block.end > call.end]
-    # What the last graph of a run keeps is a temporary, for no other forward followed.
+    # What the last graph before a backward pass of others keeps is a temporary, for no other forward followed.
     are_saved = call.blocks[0].step in program.unrun
-    # The last one is the output.
-    saved = [block for block in lasting[:-1] if block.category == "activation" or are_saved]
+
+    def is_saved(block: Block) -> bool:
+        life = program.life(block)
+        return block.category == "activation" or are_saved or (life is not None and bool(life.saved))
+
+    saved = [block for block in lasting[:-1] if is_saved(block)]  # the last one is the output
     gone.update(map(id, saved))
     return [block.ending(call.end) for block in saved]
 
@@ -124,7 +134,7 @@ def edited(program: Program, blocks: list[Block], modules: Sequence[str]) -> lis
             if program.is_before_backward(call.blocks[0]):
                 mine = [block for block in backward if block.step == step]
                 made += _again(call, mine, gone, several[step] > 1)
-            else:
+            elif any(_is_called(block, module) for block in call.blocks):
                 made += _without_saved(program, call, gone)
     return [block for block in blocks if id(block) not in gone] + made
 
@@ -250,4 +260,6 @@ def checkpoint(program: Program, blocks: list[Block], value: str) -> Change | st
     return Change(edited(program, blocks, modules), frame, write, cost, value=pattern)
 
 
-CHECKPOINT = Technique("checkpoint", False, "good", checkpoint, takes="names of modules", costs="time", words=_WORDS)
+CHECKPOINT = Technique(
+    "checkpoint", False, "good", checkpoint, takes="names of modules", reads=True, costs="time", words=_WORDS
+)

@@ -701,9 +701,15 @@ def test_lines_of_pytorch_between_a_product_and_its_operator() -> None:
 
 
 def test_a_checkpoint_saves_nothing_in_an_evaluation_that_has_a_graph() -> None:
-    """But for the output of each call; the last graph's blocks have no category that says so."""
+    """But for the output of each call; the last graph's blocks have no category that says so. What another method of
+    the module makes has no call of it."""
+
+    def made(i: int, category: str, *outer: Frame) -> Contributor:
+        return replace(contributor("forward", category, *outer), qualified=f"net.{i}")
+
+    called = Frame("train.py", "Net.forward", 1, module="Net", module_address=5)
     blocks = [
-        (10 * i + 5 * j, 95, 100, 0, replace(contributor("forward", category), qualified=f"net.{i}"))
+        (10 * i + 5 * j, 95, 100, 0, made(i, category, Frame(f"{TORCH}/f.py", "f", j), called))
         for i, category in ((1, "activation"), (3, "temporary"))
         for j in range(3)
     ]
@@ -711,6 +717,8 @@ def test_a_checkpoint_saves_nothing_in_an_evaluation_that_has_a_graph() -> None:
     assert peaks(checkpoint.checkpoint, one, "net.*")[1] == 600 - 2 * 100  # of net.1 alone
     one.stretches = [replace(one.stretches[0], nodes_made=8, nodes_run=0), *one.stretches[1:]]
     assert peaks(checkpoint.checkpoint, one, "net.*")[1] == 100 + 300  # the output of net.1, and net.3 as it is called
+    other = program(*((*row[:4], made(1, "activation", Frame("train.py", "inverse", 1))) for row in blocks))
+    assert peaks(checkpoint.checkpoint, other, "net.*") == (600, 600)
 
 
 def test_a_graph_that_no_backward_pass_runs() -> None:
